@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from websockets.exceptions import ConnectionClosed
@@ -26,8 +27,8 @@ POLL_S = 0.02
 START_LIMIT_S = 60.0
 
 
-def address(directory: Path) -> str:
-    """Where the page of the one run below ``directory`` is served.
+def address(directory: Path) -> tuple[str, str]:
+    """Where the page of the one run below ``directory`` is served, and its token.
 
     Raises:
         RuntimeError: It is not, after a while.
@@ -36,21 +37,24 @@ def address(directory: Path) -> str:
     while time.monotonic() < deadline_s:
         for path in directory.glob("*/*/dashboard.json"):
             try:
-                return str(json.loads(path.read_text())["url"])
+                page = json.loads(path.read_text())
+                return str(page["url"]), str(page.get("token", ""))
             except (OSError, ValueError):
                 continue  # it is being written, or is gone again
         time.sleep(POLL_S)
     raise RuntimeError(f"no run below {directory} served its page within {START_LIMIT_S:g} s")
 
 
-def watch(url: str, fps: float) -> dict[str, float]:
+def watch(url: str, token: str, fps: float) -> dict[str, float]:
     """Watch every tile at ``fps`` until the run ends."""
     ages_ms: list[float] = []
     pictures, seen = 0, set[int]()
     begun_s = ended_s = 0.0
     tiles: list[int] = []
     where = url.replace("http", "ws", 1).rstrip("/") + "/ws"
-    with connect(where, origin=url.rstrip("/"), max_size=None) as link:  # type: ignore[arg-type]
+    headers = {"Authorization": f"Bearer {token}"}
+    origin: Any = url.rstrip("/")
+    with connect(where, origin=origin, additional_headers=headers, max_size=None) as link:
         try:
             for message in link:
                 if isinstance(message, bytes):
@@ -83,4 +87,4 @@ def watch(url: str, fps: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(watch(address(Path(sys.argv[1])), float(sys.argv[2]))))
+    print(json.dumps(watch(*address(Path(sys.argv[1])), float(sys.argv[2]))))

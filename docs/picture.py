@@ -62,7 +62,8 @@ def address(run: subprocess.Popen[bytes], folder: Path) -> str:
     """Where the run serves its page, once it does."""
     while run.poll() is None:
         for found in folder.glob("runs/*/*/dashboard.json"):
-            return str(json.loads(found.read_text())["url"])
+            page = json.loads(found.read_text())
+            return f"{page['url']}?token={page['token']}"
         time.sleep(0.2)
     raise SystemExit("the run ended before it served a page")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ NEWS_S = 0.5
 WANT_S = 1.0  # see `fast_core.screens.watching.STALE_NS`
 UNWATCHED_S = 2.0  # between looks at the files while no browser is there
 CLOSE_S = 1.0
+SILENT_S = 30.0  # for a browser to say what it shows; the page says so at once
 MOST_CLIENTS = 32
 REFUSED, AGAIN, GONE = 1008, 1013, 1001  # codes with which a connection is closed
 
@@ -51,12 +53,14 @@ class Connection:
         client: What it wants and has taken.
         wake: Set where there may be something to send.
         over: Set once it is to be closed, with ``code``.
+        came_s: When it came; infinity once it has said something.
     """
 
     client: Client = field(default_factory=Client)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     code: int = GONE
+    came_s: float = field(default_factory=time.monotonic)
 
     def refuse(self, code: int) -> None:
         """Close it, even if it takes nothing more."""
@@ -114,7 +118,8 @@ class Broadcast:
                 due_news_s = now_s + (NEWS_S if self._connections else UNWATCHED_S)
                 self._tell_news()
                 for connection in self._connections:
-                    if connection.client.is_stuck(now_s):
+                    silent = now_s - connection.came_s > SILENT_S
+                    if silent or connection.client.is_stuck(now_s):
                         connection.refuse(AGAIN)
             if self._connections and now_s >= due_now_s:
                 due_now_s = now_s + NOW_S
@@ -237,6 +242,7 @@ class Broadcast:
                 self.tell_once(f"a browser sent what the page never does: {error}")
                 connection.refuse(REFUSED)
                 return
+            connection.came_s = math.inf
             connection.client.take(said)
             if not isinstance(said, Ack):
                 self._want()

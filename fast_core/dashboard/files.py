@@ -80,7 +80,7 @@ class RunOnFile:
     def hello(self) -> Hello:
         """What the run is, and its history."""
         served = now_served(self._run.dashboard)
-        own_page = "" if served is None else served.url
+        own_page = "" if served is None else served.address
         died = served is None and self._run.dashboard.exists()
         return Hello(
             run=self.facts,

@@ -205,7 +205,7 @@ class FolderServer:
             Access(host, self.port, token),
             self._page.refused,
         )
-        self._serving = Serving(app, listening, self._page.run)
+        self._serving = Serving(app, listening, self._page.run, told=self._page.refused)
 
     def check(self) -> None:
         """See whether it serves.

@@ -13,7 +13,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import INSIGHTS, insights, watching
-from fast_core.screens.access import token, with_token
+from fast_core.screens.access import made_token, token
 from fast_core.screens.served import Served, read_served
 from fast_core.screens.watching import WATCHING, Watching
 
@@ -54,8 +54,9 @@ class Dashboard(Node):
         from fast_core.dashboard.serving import listen
 
         page, path = config.dashboard, RunDirectory(Path(context.plan.run_directory)).dashboard
-        before = read_served(path) if context.life > 1 else None
-        port = page.port if before is None else before.port
+        before = read_served(path)
+        port = page.port if before is None or context.life == 1 else before.port
+        made = made_token("" if before is None else before.token)
         listening = listen(page.host, port)
         memory, name = context.memory, context.name
         words = memory.at(Trace, f"{WATCHING}/{name}")
@@ -65,20 +66,19 @@ class Dashboard(Node):
             self._live,
             listening,
             page.host,
-            token=token(),
+            token=token() or made,
             hosts=page.hosts,
             warn=context.log.warning,
         )
-        self._served = Served(server.url, server.port, os.getpid())
+        self._served = Served(server.url, server.port, os.getpid(), made)
         try:
             self._served.write(path)
-        except OSError as error:  # the disk may be full, and who is told the address can look
+        except OSError as error:  # the disk may be full
             context.log.warning(
-                "can't write %s, so no other command finds the page: %s", path, error
+                "can't write %s, so nobody is told how to open the page: %s", path, error
             )
         if port not in (0, server.port):
             context.log.warning("port %d is in use; the page is at %d", port, server.port)
-        context.log.info("the page of this run: %s", with_token(server.url))
 
     def handle(self, command: Command) -> None:
         """Nothing comes: it consumes no message."""

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -323,7 +323,7 @@ def _signature(path: Path) -> Signature:
 
 
 def _live(run: RunDirectory) -> str:
-    """Address of the page that a run serves itself, without what may stand in it beside that."""
+    """Address of the page that a run serves itself, with what lets a browser in, and no more."""
     served = now_served(run.dashboard)
     if served is None:
         return ""
@@ -333,4 +333,5 @@ def _live(run: RunDirectory) -> str:
         return ""
     if address.scheme not in ("http", "https") or not address.netloc:
         return ""
-    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}/"
+    page = f"{address.scheme}://{address.netloc.rpartition('@')[2]}/"
+    return f"{page}?token={quote(served.token)}" if served.token else page

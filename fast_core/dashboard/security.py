@@ -30,6 +30,8 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
+# What is shown for a moment; without an icon of its own a browser would ask for one.
+_OPENING = '<!doctype html><title>FastLoop</title><link rel="icon" href="data:,">opening the page\n'
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,9 @@ class Access:
         if self.token and not (self._shows(scope) or self.brings_token(scope)):
             return Refusal(
                 401,
-                "this page needs a token. Open it once with ?token=... after its address; the "
-                f"token is in the environment variable {TOKEN} of whoever serves it.",
+                "this page needs a token. Open the address that the run printed, or that "
+                "`fastloop watch RUN` prints, which has it; or add ?token=... to this one, where "
+                f"the environment variable {TOKEN} of whoever serves it says the token.",
             )
         return None
 
@@ -145,8 +148,11 @@ class Guard:
             await _refuse(scope, receive, send, refusal)
         elif self._access.brings_token(scope):
             cookie = f"{self._access.cookie}={self._access.ticket}; Path=/; HttpOnly"
-            headers = [(b"location", b"/"), (b"set-cookie", f"{cookie}; SameSite=Strict".encode())]
-            await _answer(send, 303, "", headers)
+            # Not a redirect: where a notebook's link led here, a browser would follow it without
+            # the cookie. Of itself the page goes on with it, and the token leaves the address.
+            headers = [(b"refresh", b"0; url=./"), (b"cache-control", b"no-store")]
+            headers.append((b"set-cookie", f"{cookie}; SameSite=Strict".encode()))
+            await _answer(send, 200, _OPENING, headers, "text/html")
         elif scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
@@ -167,12 +173,18 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal) 
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
     else:
-        await _answer(send, refusal.status, refusal.text + "\n", [])
+        await _answer(send, refusal.status, refusal.text + "\n", [(b"connection", b"close")])
 
 
-async def _answer(send: Send, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
+async def _answer(
+    send: Send,
+    status: int,
+    text: str,
+    headers: list[tuple[bytes, bytes]],
+    media: str = "text/plain",
+) -> None:
     body = text.encode()
-    kind = (b"content-type", b"text/plain; charset=utf-8")
+    kind = (b"content-type", f"{media}; charset=utf-8".encode())
     size = (b"content-length", str(len(body)).encode())
     given = [kind, size, *headers, *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": given})

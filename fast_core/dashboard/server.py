@@ -120,7 +120,8 @@ class PageServer:
         self.url = url_of(host, listening)
         self._source, self._broadcast = source, Broadcast(source, warn)
         app = application(self._broadcast, Access(host, self.port, token, hosts))
-        self._serving = Serving(app, listening, self._broadcast.run)
+        told = self._broadcast.tell_once
+        self._serving = Serving(app, listening, self._broadcast.run, told=told)
 
     def check(self) -> None:
         """See whether it serves.

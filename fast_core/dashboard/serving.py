@@ -9,13 +9,17 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import uvicorn
 
+from fast_core.dashboard.door import Door, Http
 from fast_core.dashboard.security import App
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.system.text import error_text
 
 MOST_MESSAGE = 4096  # bytes; what a browser says is far smaller
+AT_ONCE = 64  # connections that are let in before anything else is done
 PORTS = 100  # that are tried one after the other
 STOP_S = 2.0
 TURN_S = 0.5
@@ -75,9 +79,11 @@ class Serving:
         app: App,
         listening: socket.socket,
         beside: Callable[[], Awaitable[None]] | None = None,
+        *,
+        told: Callable[[str], None],
     ) -> None:
-        """Begin to serve at a socket that listens."""
-        self._listening, self._beside = listening, beside
+        """Begin to serve at a socket that listens; ``told`` is called for who is turned away."""
+        self._beside, self._told = beside, told
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -86,12 +92,15 @@ class Serving:
             server_header=False,
             proxy_headers=False,
             lifespan="off",
+            http=Http,
+            backlog=AT_ONCE,
             ws="websockets-sansio",
             ws_max_size=MOST_MESSAGE,
             ws_per_message_deflate=False,  # pictures are compressed already
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
+        self._door = Door(listening, self._server.server_state.connections, told)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turns = 0
         self._looked = (0, 0.0, 0.0)  # turns, when they were seen to change, when it was looked at
@@ -106,8 +115,9 @@ class Serving:
             self._error = error
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        self._loop = loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._failed)
+        serving = asyncio.create_task(self._server.serve(sockets=[self._door]))
         beside = asyncio.ensure_future(self._beside()) if self._beside is not None else serving
         turning = asyncio.create_task(self._turn())
         await asyncio.wait((serving, beside), return_when=asyncio.FIRST_COMPLETED)
@@ -120,7 +130,13 @@ class Serving:
     async def _turn(self) -> None:
         while True:
             self._turns += 1
+            self._door.sweep(asyncio.get_running_loop().time())
             await asyncio.sleep(TURN_S)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Tell what ended a connection, where asyncio would write a traceback of each."""
+        error = context.get("exception")
+        self._told(context["message"] + (f": {error_text(error)}" if error is not None else ""))
 
     def check(self) -> None:
         """See whether it serves; called every second or so.
@@ -150,7 +166,7 @@ class Serving:
                 wait_s = 0.0 if say is None else LAST_WORD_S
                 loop.call_soon_threadsafe(loop.call_later, wait_s, self._leave)
         self._thread.join(STOP_S)
-        self._listening.close()
+        self._door.close()
 
     def _leave(self) -> None:
         self._server.should_exit = True

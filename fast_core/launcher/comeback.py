@@ -7,11 +7,14 @@ what metrics, sinks and callbacks are told, is what a resume keeps and tells.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import select
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import msgspec
 
 from fast_core.config import RestartsConfig
 from fast_core.events import Failed, LogLine
@@ -58,6 +61,9 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
     comebacks = (*session.comebacks, Comeback(lost, text, env_steps))
     progress.log(LogLine("launcher", "WARNING", f"{text}; its report is in {run.crash}"))
     _wait(wait_s(comebacks, lost.config.supervision.restarts), session.interrupts)
+    if lost.page is not None:  # so that browsers that are open know the token of the next one
+        with contextlib.suppress(OSError):
+            msgspec.structs.replace(lost.page, pid=0).write(run.dashboard)
     gc.collect()  # the memory of the part that is over goes before the next one takes as much
     return replace(session, config=lost.config, continuation=continuation, comebacks=comebacks)
 

@@ -8,6 +8,7 @@ from fast_core.config import RunConfig
 from fast_core.events import Failed
 from fast_core.launcher.calling.host import Host
 from fast_core.monitor.view import RunSummary
+from fast_core.screens.served import Served
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class LostPart:
         report: The same for people.
         reached: What it had reached.
         callbacks: What calls them, idle now; None without any.
+        page: Where its page was served; None without one.
     """
 
     config: RunConfig
@@ -27,6 +29,7 @@ class LostPart:
     report: str
     reached: RunSummary
     callbacks: Host | None
+    page: Served | None = None
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         assert shell.end.cause is not None
         report = _report(shell, session)
         config = _at_its_port(plan.config, shell.page)
-        return LostPart(config, shell.end.cause, report, summary, callbacks)
+        return LostPart(config, shell.end.cause, report, summary, callbacks, shell.page)
     shell.end_callbacks(hurry)
     return _finish(shell, session, display, trace)
 

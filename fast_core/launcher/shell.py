@@ -262,7 +262,7 @@ class Shell:
             self.chronicle.report(f"{node} is back", "INFO")
         if node == DASHBOARD and (served := read_served(self.run.dashboard)):
             self.page = served
-            self.chronicle.page(served, tell=self.plan.config.mode == "inline")
+            self.chronicle.page(served)
 
     def _is_death(self, event: Failed) -> bool:
         """Whether what a node raised only ends the node, which comes back."""

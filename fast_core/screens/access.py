@@ -1,9 +1,10 @@
-"""Who may see the page: an address that only this machine reaches, or a token."""
+"""Who may see the page: who shows its token, which is made here if nobody names one."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import secrets
 from importlib.util import find_spec
 
 from fast_core.config import DashboardConfig
@@ -40,13 +41,24 @@ def _is_name(host: str) -> bool:
 
 
 def token() -> str:
-    """What browsers have to show; empty where nothing is asked of them."""
+    """What browsers have to show by the environment variable; empty where it says nothing."""
     return os.environ.get(TOKEN, "")
 
 
-def with_token(url: str) -> str:
-    """An address, and what has to be added to it; the token itself is shown nowhere."""
-    return f"{url}?token=... (what {TOKEN} says)" if token() else url
+def made_token(before: str = "") -> str:
+    """A token to be shown where the environment variable says none; empty where it does.
+
+    ``before`` is what the page had until now, if there was one: browsers that are open know it.
+    """
+    return "" if token() else before or secrets.token_urlsafe(24)
+
+
+def with_token(url: str, made: str) -> str:
+    """The address that lets a browser in, with the token that was made for the page.
+
+    One that the environment variable says is shown nowhere: then it says what has to be added.
+    """
+    return f"{url}?token={made or f'... (what {TOKEN} says)'}"
 
 
 def check_page(config: DashboardConfig) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from fast_core.screens.access import with_token
 from fast_core.system.decoding import from_json
 from fast_core.system.regular_file import read_regular
 
@@ -18,12 +19,19 @@ class Served(msgspec.Struct, frozen=True):
     Attributes:
         url: Its address, without a token.
         port: The port of it.
-        pid: The process that serves it.
+        pid: The process that serves it; 0 for none, between two that do.
+        token: What was made for it to be shown; empty where it is that of the environment variable.
     """
 
     url: str
     port: int
     pid: int
+    token: str = ""
+
+    @property
+    def address(self) -> str:
+        """What a browser is let in by."""
+        return with_token(self.url, self.token)
 
     def write(self, path: Path) -> None:
         """Write it, whole or not at all.

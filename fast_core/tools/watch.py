@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
+import os
 import select
 import socket
 import sys
+import tempfile
+import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,11 +21,12 @@ from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import find_runs
-from fast_core.screens.access import check_page, token, with_token
+from fast_core.screens.access import check_page, made_token, token
 from fast_core.screens.served import Served, now_served
 from fast_core.system.surroundings import expanded, write_result
 
 LOOK_S = 1.0
+OPENS_S = 5.0  # that a browser takes to begin
 
 
 def watch(path: Path, *, host: str, port: int | None, opens: bool) -> int:
@@ -61,12 +67,13 @@ def watch_folder(folder: Path, *, host: str, port: int | None, opens: bool) -> i
     from fast_core.dashboard.serving import listen
 
     with Interrupts() as interrupts:
-        listening = listen(page.host, page.port)
-        server = FolderServer(folder, listening, page.host, token=token(), warn=_warn)
+        listening, made = listen(page.host, page.port), made_token()
+        server = FolderServer(folder, listening, page.host, token=token() or made, warn=_warn)
         try:
             found = sum(1 for _ in find_runs(folder))
             write_result(f"{found} run{'' if found == 1 else 's'} in {folder}")
-            stay(server.url, page.port, server.check, interrupts, opens=opens)
+            served = Served(server.url, server.port, os.getpid(), made)
+            stay(served, page.port, server.check, interrupts, opens=opens)
         finally:
             server.close("it is not watched any more")
     return 0
@@ -81,9 +88,10 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
     run = RunDirectory.open(path)
     served = now_served(run.dashboard)
     if served is not None and holder(run.lock_file) is not None and _answers(served):
-        write_result(f"{short(run.path)} serves its page itself: {with_token(served.url)}")
+        write_result(f"{short(run.path)} serves its page itself: {served.address}")
         if opens:
-            webbrowser.open(served.url)
+            with shown(served):
+                time.sleep(OPENS_S)
         return 0
     page = _page(host, port)
     # here, because they import what the page is served with
@@ -92,38 +100,56 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
     from fast_core.dashboard.serving import listen
 
     with Interrupts() as interrupts:
-        listening, source = listen(page.host, page.port), RunOnFile(run)
-        server = PageServer(source, listening, page.host, token=token(), warn=_warn)
+        listening, source, made = listen(page.host, page.port), RunOnFile(run), made_token()
+        server = PageServer(source, listening, page.host, token=token() or made, warn=_warn)
         try:
             write_result(f"{short(run.path)} {'goes on' if source.facts.running else 'has ended'}")
             write_result(source.hello().why_no_frames)
-            stay(server.url, page.port, server.check, interrupts, opens=opens)
+            served = Served(server.url, server.port, os.getpid(), made)
+            stay(served, page.port, server.check, interrupts, opens=opens)
         finally:
             server.close("it is not watched any more")
     return 0
 
 
 def stay(
-    url: str, port: int, check: Callable[[], None], interrupts: Interrupts, *, opens: bool
+    served: Served, port: int, check: Callable[[], None], interrupts: Interrupts, *, opens: bool
 ) -> None:
     """Say where a page is served, and come back after Ctrl-C.
 
     Args:
-        url: Its address.
+        served: Where it is.
         port: The port that was asked for.
         check: Called now and then; raises if the page is not served any more.
         interrupts: Signals that end it.
         opens: Whether a browser is to show it.
     """
-    if port and f":{port}/" not in url:
+    if port not in (0, served.port):
         write_result(f"port {port} is in use")
-    write_result(f"the page is at {with_token(url)} until Ctrl-C")
+    write_result(f"the page is at {served.address} until Ctrl-C")
     sys.stdout.flush()
-    if opens and not webbrowser.open(url):
-        write_result("no browser could be opened here")
-    while not interrupts.count:
-        select.select([interrupts.fileno()], [], [], LOOK_S)
-        check()
+    with shown(served) if opens else contextlib.nullcontext():
+        while not interrupts.count:
+            select.select([interrupts.fileno()], [], [], LOOK_S)
+            check()
+
+
+@contextlib.contextmanager
+def shown(served: Served) -> Iterator[None]:
+    """Open a page in a browser, which may have to read what lets it in until the block ends.
+
+    A browser's command line is everybody's to read, so that the token stands in a file.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="fastloop-page-", suffix=".html") as file:
+        where = served.url
+        if served.token:
+            address = html.escape(served.address)
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
+            file.flush()
+            where = Path(file.name).as_uri()
+        if not webbrowser.open(where):
+            write_result("no browser could be opened here")
+        yield
 
 
 def _page(host: str, port: int | None) -> DashboardConfig:

@@ -70,7 +70,12 @@ class Visit:
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         if not charts:
             self.page.route("**/plotly.js", _no_charts)
+        self.go(url)
+
+    def go(self, url: str) -> None:
+        """Open an address; one with a token is left for the page at once."""
         self.page.goto(url)
+        self.page.wait_for_url(lambda at: "?token=" not in at)
 
     def text(self, selector: str) -> str:
         return str(self.page.locator(selector).first.inner_text())

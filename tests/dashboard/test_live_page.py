@@ -60,7 +60,7 @@ def test_page_needs_its_token_and_its_own_name(eight: Launched, visit: Visiting)
     assert page.page.goto(url + "api/state").status == 401
     elsewhere = url.replace("127.0.0.1", ELSEWHERE)
     assert page.page.goto(f"{elsewhere}?token={SECRET}").status == 421
-    page.page.goto(f"{url}?token={SECRET}")
+    page.go(f"{url}?token={SECRET}")
     assert "token" not in page.page.url  # it is in a cookie now, not in the history
     page.until(lambda: page.text("#connection") == "live", "the page, with its token")
 

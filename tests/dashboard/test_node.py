@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -28,7 +28,8 @@ def test_page_is_served_though_its_address_can_not_be_written(
     stage = Stage(tmp_path, config)
     node = Dashboard(stage.context("dashboard"))
     node.setup()
-    with urlopen(f"{said[0].url}api/state") as answer:
+    headers = {"Authorization": f"Bearer {said[0].token}"}
+    with urlopen(Request(f"{said[0].url}api/state", headers=headers)) as answer:
         assert answer.status == 200
     node.close()
     stage.close()

@@ -187,11 +187,13 @@ def test_foreign_folders_are_shown_as_what_they_are(tmp_path: Path) -> None:
         ("//host", ""),
     ],
 )
-def test_live_page_of_a_running_run_is_linked_without_its_token(
-    tmp_path: Path, url: str, shown: str
+@pytest.mark.parametrize("token", ["", "a&b"])
+def test_live_page_of_a_running_run_is_linked_with_its_token_alone(
+    tmp_path: Path, url: str, shown: str, token: str
 ) -> None:
     path = made_run(tmp_path, values=[1.0], outcome=None)
-    (path / "dashboard.json").write_text(json.dumps({"url": url, "port": 1, "pid": os.getpid()}))
+    facts = {"url": url, "port": 1, "pid": os.getpid(), "token": token}
+    (path / "dashboard.json").write_text(json.dumps(facts))
     overview = Overview(tmp_path)
 
     def live() -> str:
@@ -201,7 +203,7 @@ def test_live_page_of_a_running_run_is_linked_without_its_token(
 
     assert live() == ""
     lock = RunDirectory(path).lock()
-    assert live() == shown
+    assert live() == (f"{shown}?token=a%26b" if shown and token else shown)
     (path / "dashboard.json").unlink()
     assert live() == ""
     lock.close()

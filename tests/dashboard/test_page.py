@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.dashboard.browser import Visit
 from tests.dashboard.conftest import Visiting
+from tests.dashboard.served import Pretend, served
 from tests.dashboard.stub import Run, Stub
 
 slow = pytest.mark.slow
@@ -316,3 +317,15 @@ def test_pictures_are_acknowledged_soon_after_they_were_taken(stub: Stub, visit:
     live(visit, stub).until(lambda: len(ages_ms()) > 40, "forty pictures")
     ages = ages_ms()
     print(f"taken to drawn: median {ages[len(ages) // 2]:.0f} ms, slowest {ages[-1]:.0f} ms")
+
+
+def test_link_of_another_site_lets_in_with_the_token(visit: Visiting) -> None:
+    """As a notebook's does: a browser sends no strict cookie where such a link is redirected."""
+    with served(Pretend(), token="0123456789abcdef") as server:
+        page = visit("about:blank", charts=False)
+        link = f"<a href='{server.url}?token=0123456789abcdef'>the page of this run</a>"
+        page.page.route("**/notebook", lambda to: to.fulfill(body=link, content_type="text/html"))
+        page.page.goto("http://notebook.invalid/notebook")
+        page.page.locator("a").click()
+        page.until(lambda: page.text("#connection") == "live", "the page")
+        assert page.page.url == server.url

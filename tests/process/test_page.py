@@ -7,9 +7,10 @@ import os
 import re
 import signal
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from fast_core.screens.served import Served, read_served
@@ -44,8 +45,13 @@ def served(launched: Launched, before: Served | None = None) -> Served:
 
 
 def state(page: Served) -> Any:
-    with urlopen(f"{page.url}api/state") as answer:
+    with urlopen(Request(f"{page.url}api/state", headers=shown(page))) as answer:
         return json.load(answer)
+
+
+def shown(page: Served) -> dict[str, str]:
+    assert page.token, "made for this page"
+    return {"Authorization": f"Bearer {page.token}"}
 
 
 def test_killed_page_comes_back_at_its_port_and_no_bit_of_the_run_differs(
@@ -57,19 +63,25 @@ def test_killed_page_comes_back_at_its_port_and_no_bit_of_the_run_differs(
     )
     before = served(launched)
     assert launched.node("dashboard") == before.pid
-    with connect(f"ws://127.0.0.1:{before.port}/ws", max_size=None) as link:
+    where = f"ws://127.0.0.1:{before.port}/ws"
+    with pytest.raises(InvalidStatus), connect(where):
+        pass
+    with connect(where, additional_headers=shown(before), max_size=None) as link:
         link.send('{"type": "watch", "tiles": [0, 1, 2, 3], "fps": 20, "mode": "both"}')
         for _ in range(6):  # it is drawn while it trains
             ack(link, picture_of(link))
         os.kill(before.pid, signal.SIGKILL)
     after = served(launched, before)
-    assert after.url == before.url
+    assert after.address == before.address
     eventually(lambda: state(after)["env_steps"] > 0, "figures of before")
     assert launched.wait(60) == 0, launched.screen
     assert reference.wait(60) == 0
     assert digests(launched.run) == digests(reference.run)
     pages = [each["facts"]["url"] for each in launched.events() if each["what"] == "page"]
     assert pages == [before.url, before.url]
+    assert launched.screen.count(f"the page of this run: {before.address}\n") == 2
+    kept = [path for path in launched.run.rglob("*") if path.is_file()]
+    assert not any(before.token.encode() in path.read_bytes() for path in kept)
     assert not list(launched.run.glob("*dashboard.json*"))
     launched.assert_gone()
 
@@ -85,7 +97,7 @@ def test_run_that_comes_back_has_its_page_where_it_was(workplace: Workplace) -> 
     page = served(launched)
     launched.await_training()
     os.kill(launched.node("optimizer-0"), signal.SIGKILL)
-    assert served(launched, page).url == page.url
+    eventually(lambda: launched.screen.count(page.address) == 2, "the same address, anew", 60)
     launched.signal(signal.SIGINT)
     assert launched.wait(60) == 130, launched.screen
 
@@ -98,7 +110,7 @@ def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
     page = served(launched)
     told = watch(workplace, launched)
     assert told.wait(30) == 0
-    assert f"serves its page itself: {page.url}" in told.screen
+    assert f"serves its page itself: {page.address}\n" in told.screen
     eventually(lambda: state(page)["updates"] > 64, "a checkpoint", 40)
     launched.signal(signal.SIGINT)
     assert launched.wait(30) == 130
@@ -112,8 +124,9 @@ def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
     ended = watch(workplace, launched)
     eventually(lambda: "until Ctrl-C" in ended.screen, "a page of the ended run")
     assert "has ended" in ended.screen
-    (url,) = re.findall(r"http://\S+/", ended.screen)
-    with urlopen(f"{url}api/state") as answer:
+    ((url, token),) = re.findall(r"(http://\S+/)\?token=(\S+)", ended.screen)
+    headers = {"Authorization": f"Bearer {token}"}
+    with urlopen(Request(f"{url}api/state", headers=headers)) as answer:
         assert json.load(answer)["phase"] == "interrupted"
     ended.signal(signal.SIGINT)
     assert ended.wait(30) == 0
@@ -126,7 +139,7 @@ def test_run_in_one_process_says_where_its_page_is(workplace: Workplace) -> None
     launched = workplace.launch("mode=inline", config={**CONFIG, "dashboard": PAGE})
     assert launched.wait(60) == 0, launched.screen
     (page,) = [each["facts"]["url"] for each in launched.events() if each["what"] == "page"]
-    assert launched.screen.count(f"the page of this run: {page}") == 1
+    assert launched.screen.count(f"the page of this run: {page}?token=") == 1
     launched.assert_gone()
 
 

@@ -10,7 +10,7 @@ import pytest
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
 from fast_core.screens import access
-from fast_core.screens.access import TOKEN, check_page, is_loopback
+from fast_core.screens.access import TOKEN, check_page, is_loopback, made_token
 from fast_core.screens.served import Served, read_served
 
 SECRET = "0123456789abcdef"
@@ -49,6 +49,19 @@ def test_other_address_needs_a_token_that_is_no_guess(monkeypatch: pytest.Monkey
         assert "short" not in str(refused.value)
     monkeypatch.setenv(TOKEN, SECRET)
     check_page(page)
+
+
+def test_page_for_which_nobody_names_a_token_has_one_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(TOKEN, raising=False)
+    made = made_token()
+    assert len(made) >= 32 and made != made_token()
+    assert made_token(made) == made
+    assert Served("http://127.0.0.1:1/", 1, 2, made).address == f"http://127.0.0.1:1/?token={made}"
+    monkeypatch.setenv(TOKEN, SECRET)
+    assert made_token(made) == ""
+    assert SECRET not in Served("http://127.0.0.1:1/", 1, 2).address
 
 
 @pytest.mark.parametrize("letters", ["0123456789abcdef \u00e4", "0123456789abcdef\udcff"])

@@ -7,6 +7,7 @@ import socket
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,7 +15,7 @@ from fast_core.dashboard.serving import url_of
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.screens.served import Served, now_served
-from fast_core.tools.watch import folder_at, watch
+from fast_core.tools.watch import folder_at, shown, watch
 from tests.tools.made_runs import made_run
 
 
@@ -53,10 +54,23 @@ def test_page_that_a_run_serves_itself_is_found_at_its_address(
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(run.lock()), socket.create_server((host, 0), family=family) as listening:
         url, port = url_of(host, listening), listening.getsockname()[1]
-        Served(url, port, os.getpid()).write(run.dashboard)
+        Served(url, port, os.getpid(), "made").write(run.dashboard)
         assert watch(run.path, host="127.0.0.1", port=0, opens=False) == 0
         with subprocess.Popen(["true"]) as gone:
             gone.wait()
         Served(url, port, gone.pid).write(run.dashboard)  # and who listens there is another
         assert now_served(run.dashboard) is None
-    assert f"serves its page itself: {url}" in capsys.readouterr().out
+    assert f"serves its page itself: {url}?token=made\n" in capsys.readouterr().out
+
+
+def test_browser_finds_the_token_in_a_file_for_its_user_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url))
+    with shown(Served("http://127.0.0.1:1/", 1, 2, "secret")):
+        path = Path(urlsplit(opened[0]).path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert 'url=http://127.0.0.1:1/?token=secret"' in path.read_text()
+    assert "secret" not in opened[0] and not path.exists()
+    assert capsys.readouterr().out == "no browser could be opened here\n"

@@ -16,7 +16,6 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import RunSummary
-from fast_core.screens.access import with_token
 from fast_core.screens.served import Served
 
 # The scheduler's decisions that say that every node is ready.
@@ -84,11 +83,10 @@ class Chronicle:
         facts: dict[str, Fact] = {"version": event.version, "digest": event.digest}
         self._journal.write("digest", f"ticket {event.ticket}", facts)
 
-    def page(self, served: Served, *, tell: bool) -> None:
-        """Note where the page is served; ``tell`` where no log of a node is shown."""
+    def page(self, served: Served) -> None:
+        """Note where the page is served; what lets a browser in is only shown."""
         self._journal.write("page", f"served at {served.url}", {"url": served.url})
-        if tell:
-            self.report(f"the page of this run: {with_token(served.url)}", "INFO")
+        self.report(f"the page of this run: {served.address}", "INFO")
 
     def died(self, event: NodeExited, life: int, *, again: bool) -> None:
         """Say and keep the end of a node's ``life`` that the run goes on after."""

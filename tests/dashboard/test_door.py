@@ -1,0 +1,145 @@
+"""The page's door, besieged over real sockets."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from fast_core.dashboard import broadcast, door
+from fast_core.dashboard.server import PageServer
+from tests.dashboard.served import Pretend, served
+from tests.process.harness import eventually
+
+Open = Callable[[int], list[socket.socket]]
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def server(said: list[str]) -> Iterator[PageServer]:
+    with served(Pretend(), said) as made:
+        yield made
+
+
+@pytest.fixture
+def come(server: PageServer) -> Iterator[Open]:
+    """Opens connections that say nothing."""
+    with ExitStack() as stack:
+
+        def open_them(count: int) -> list[socket.socket]:
+            made = [stack.enter_context(socket.socket()) for _ in range(count)]
+            for each in made:
+                each.settimeout(10)
+                each.connect(("127.0.0.1", server.port))
+            return made
+
+        yield open_them
+
+
+def ask(link: socket.socket) -> bytes:
+    """Ask for the page; its first line."""
+    link.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    return b"".join(iter(lambda: link.recv(4096), b"")).partition(b"\r\n")[0]
+
+
+def has_ended(link: socket.socket) -> bool:
+    try:
+        return link.recv(4096) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_idle_connections_make_room_for_who_asks(
+    come: Open, capfd: pytest.CaptureFixture[str]
+) -> None:
+    idle = come(door.MOST + 50)
+    for link in come(3):
+        assert ask(link) == b"HTTP/1.1 200 OK"
+    assert has_ended(idle[0]), "the oldest goes first"
+    assert capfd.readouterr().err == ""
+
+
+def test_who_is_too_many_among_busy_ones_is_told(
+    come: Open, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "MOST", 8)
+    monkeypatch.setattr(door.Http, "asks", True)
+    with served(Pretend(), said) as server, ExitStack() as stack:
+        busy = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))]
+        while not said:
+            busy.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port))))
+            time.sleep(0.01)
+        (last,) = busy[8:]
+        assert ask(last) == b"HTTP/1.1 503 Service Unavailable"
+    assert said == ["the page refused somebody: 8 connections are open already (said once)"]
+
+
+@pytest.mark.parametrize(("busy", "answer"), [(False, b"200 OK"), (True, b"503 Service Un")])
+def test_without_file_descriptors_there_is_an_answer_and_no_traceback(
+    server: PageServer,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    busy: bool,
+    answer: bytes,
+) -> None:
+    if busy:  # nobody can be sent away
+        monkeypatch.setattr(door.Http, "asks", True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        links = [stack.enter_context(socket.socket()) for _ in range(100)]
+        taken = {int(name) for name in os.listdir("/proc/self/fd")}
+        free = [each for each in range(max(taken) + 40) if each not in taken]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free[20], hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for link in links:
+            link.settimeout(10)
+            link.connect(("127.0.0.1", server.port))
+        assert answer in ask(links[-1])
+    assert capfd.readouterr().err == ""
+    assert len(said) == int(busy)
+
+
+def test_request_that_never_comes_to_an_end_is_not_waited_for(
+    come: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "ASK_S", 0.1)
+    silent, slow = come(2)
+    slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.")
+    assert has_ended(silent) and has_ended(slow)
+
+
+def test_socket_that_never_says_anything_is_closed(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "SILENT_S", 0.1)
+    with connect(f"ws://127.0.0.1:{server.port}/ws") as silent:
+        with pytest.raises(ConnectionClosed):
+            while True:
+                silent.recv(timeout=10)
+        assert silent.protocol.close_code == broadcast.AGAIN
+
+
+def test_error_of_a_connection_is_one_sentence(
+    server: PageServer, come: Open, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(door.Http, "data_received", fail)
+    for link in come(20):
+        link.sendall(b"x")
+        assert has_ended(link)
+    eventually(lambda: said, "a sentence")
+    assert len(said) == 1 and "no such thing" in said[0]
