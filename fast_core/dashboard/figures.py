@@ -50,8 +50,8 @@ class Figures:
             admitted=self._count("scheduler/rounds_collected"),
             merged=self._count("scheduler/rounds_merged"),
             trained=self._count("scheduler/rounds_trained"),
-            lag_mean=self._number("scheduler/lag_mean"),
-            lag_max=self._number("scheduler/lag_max"),
+            lag_mean=self._number("scheduler/lag_beyond_round"),
+            lag_max=self._number("scheduler/lag_beyond_max"),
         )
 
     def _number(self, name: str) -> float | None:

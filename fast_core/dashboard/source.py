@@ -95,7 +95,10 @@ class TileNow(msgspec.Struct, frozen=True):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """How far collecting is ahead of training, in tickets and versions."""
+    """How far collecting is ahead of training, in tickets and versions.
+
+    The lag is what the terminal shows, too: beyond what the steps on one round have anyway.
+    """
 
     degree: int | None = None
     admitted: int | None = None

@@ -99,16 +99,17 @@ def _planned(file: Path) -> int | None:
         tree = parsed(read_regular(file))
         seeds, variants = tree["seeds"], tree.get("variants") or (None,)
         count = len(seeds) if isinstance(seeds, list) else int(seeds)
-        return count * len(variants) * math.prod(_lengths(tree.get("grid") or {}))
+        return count * len(variants) * math.prod(dict(_axes(tree.get("grid") or {})).values())
     except (OSError, yaml.YAMLError, ArithmeticError, RecursionError):
         return None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def _lengths(grid: Mapping[str, Any]) -> Iterator[int]:
-    for value in grid.values():
+def _axes(grid: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, int]]:
+    """How many values each key has; of a key that is written in two ways the last one counts."""
+    for name, value in grid.items():
         if isinstance(value, dict):
-            yield from _lengths(value)
+            yield from _axes(value, f"{above}{name}.")
         else:
-            yield len(value)
+            yield f"{above}{name}", len(value)

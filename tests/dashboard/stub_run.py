@@ -146,8 +146,8 @@ class Run:
             "time/collecting_waits_s": second * 0.2,
             "time/training_s": second * 0.65,
             "time/training_waits_s": second * 0.35,
-            "scheduler/lag_mean": 16 + 4 * wave,
-            "scheduler/lag_max": 32.0,
+            "scheduler/lag_beyond_round": 16 + 4 * wave,
+            "scheduler/lag_beyond_max": 32.0,
         }
         if self.replay:
             row["replay/updates_per_env_step"] = 0.25

@@ -170,13 +170,16 @@ def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:
     assert live.frame(1, 0) is None
     path = Path(plan.run_directory) / "metrics.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    values = {"time/env_steps_per_s": 9.0, "scheduler/degree": 2.0, "scheduler/lag_mean": 0.5}
+    lag = {"scheduler/lag_mean": 7.5, "scheduler/lag_max": 15.0}  # as at degree 0, in 16 steps
+    lag |= {"scheduler/lag_beyond_round": 0.0, "scheduler/lag_beyond_max": 0.0}
+    values = {"time/env_steps_per_s": 9.0, "scheduler/degree": 0.0, **lag}
     row = {"env_steps": 64, "updates": 4, "time_s": 2.0, "values": values}
     path.write_bytes(msgspec.json.encode(row) + b"\n")
     assert [each.kind for each in live.news()] == ["train"]
     now = msgspec.json.decode(msgspec.json.encode(live.now()))
     assert (now["env_steps"], now["rates"]["env_steps_per_s"]) == (64, 9.0)
-    assert (now["async"]["degree"], now["async"]["lag_mean"]) == (2, 0.5)
+    ahead = [now["async"][name] for name in ("degree", "lag_mean", "lag_max")]
+    assert ahead == [0, 0, 0], "as the terminal shows it"
     assert now["tiles"][1]["R"] == 2.5 and now["tiles"][0]["R"] is None
     assert {each["name"] for each in now["nodes"]} == set(plan.names.all)
 

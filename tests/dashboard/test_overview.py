@@ -262,6 +262,10 @@ def test_sweep_says_how_far_it_is(tmp_path: Path) -> None:
     (sweep,) = looked(overview).sweeps or ()
     assert (sweep.name, sweep.planned, sweep.waiting, sweep.pid) == ("many", 4, 2, None)
     assert sweep.states == {"failed": 1, "interrupted": 1}
+    # As a key of the grid that was overridden stands there: the last one is what is run.
+    (folder / "sweep.yaml").write_text("seeds: 1\ngrid: {y.z: [1, 2, 3], y: {z: [1, 2]}}\n")
+    (sweep,) = looked(overview).sweeps or ()
+    assert (sweep.planned, sweep.waiting) == (2, 0)
     (folder / "sweep.yaml").write_text("seeds: ?\n  - [")
     (sweep,) = looked(overview).sweeps or ()
     assert (sweep.planned, sweep.waiting) == (None, 0)

@@ -56,8 +56,8 @@ function rates() {
 
 function lag() {
   return [
-    line("train", "scheduler/lag_mean", say("lag_line"), { line: 1, width: 2 }),
-    line("train", "scheduler/lag_max", say("largest"), { line: 2, dash: 1 }),
+    line("train", "scheduler/lag_beyond_round", say("lag_line"), { line: 1, width: 2 }),
+    line("train", "scheduler/lag_beyond_max", say("largest"), { line: 2, dash: 1 }),
   ];
 }
 
@@ -87,7 +87,7 @@ export const PLOTS = [
   { id: "length", lines: length, latest: (h) => h.train.last("rollout/length_mean") },
   { id: "losses", lines: losses },
   { id: "rates", lines: rates, latest: (h) => h.train.last("time/env_steps_per_s") },
-  { id: "lag", lines: lag, latest: (h) => h.train.last("scheduler/lag_mean") },
+  { id: "lag", lines: lag, latest: (h) => h.train.last("scheduler/lag_beyond_round") },
   { id: "ratio", lines: ratio, latest: (h) => h.train.last("replay/updates_per_env_step"), optional: true },
   { id: "waiting", lines: waiting, shares: true },
 ];

@@ -91,6 +91,7 @@ def _scheduler_values(current: Statistics) -> dict[str, float]:
         "scheduler/lag_run_mean": current.lag_mean,
         "scheduler/lag_max": float(current.lag_max),
         "scheduler/lag_beyond_round": current.lag_beyond,
+        "scheduler/lag_beyond_max": float(current.lag_beyond_max),
         "scheduler/degree": float(current.degree),
         "scheduler/rounds_collected": float(current.tickets_collected),
         "scheduler/rounds_merged": float(current.tickets_merged),

@@ -164,6 +164,8 @@ def test_row_says_how_both_sides_keep_up_and_what_was_lost(rows: MetricsRows) ->
         stale_events=2,
         lag_now=2.0,
         lag_mean=1.5,
+        lag_beyond=0.5,
+        lag_beyond_max=1,
         ess=0.75,
     )
     record = rows.due(1010.0, lambda: now, force=False)
@@ -171,6 +173,8 @@ def test_row_says_how_both_sides_keep_up_and_what_was_lost(rows: MetricsRows) ->
     shown = {name: record.values[f"scheduler/{name}"] for name in ("rounds_collected", "ess")}
     assert shown == {"rounds_collected": 12.0, "ess": 0.75}
     assert [record.values[f"scheduler/lag_{n}"] for n in ("now", "run_mean")] == [2.0, 1.5]
+    beyond = [record.values[f"scheduler/lag_beyond_{n}"] for n in ("round", "max")]
+    assert beyond == [0.5, 1.0]
     lost = [record.values[f"scheduler/{n}"] for n in ("rows_dropped", "env_nodes_lost")]
     assert [*lost, record.values["scheduler/stale_events"]] == [64.0, 1.0, 2.0]
     assert record.values["time/collecting_waits_s"] == 4.0
