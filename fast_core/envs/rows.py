@@ -97,19 +97,23 @@ def as_reward(value: object) -> float:
     return float(array.reshape(-1)[0])
 
 
-def store_rewards(values: Sequence[object], out: NDArray[np.float64]) -> int | None:
+def store_rewards(values: Sequence[object] | Array, out: NDArray[np.float64]) -> int | None:
     """Write the rewards of a step to ``out`` ``[B]``.
 
     Returns the place of a value that `as_reward` refuses, or None.
     """
     try:
-        out[:] = cast("Sequence[float]", values)
-    except (ValueError, TypeError):
-        for place, value in enumerate(values):
-            try:
-                out[place] = as_reward(value)
-            except (ValueError, TypeError):
-                return place
+        given = np.array(values)
+        if given.dtype.kind in "fiub":  # NumPy would make numbers of texts, and NaN of None
+            out[:] = given
+            return None
+    except (ValueError, TypeError):  # of different shapes
+        pass
+    for place, value in enumerate(values):
+        try:
+            out[place] = as_reward(value)
+        except (ValueError, TypeError):
+            return place
     return None
 
 

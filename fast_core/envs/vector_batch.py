@@ -32,7 +32,13 @@ from fast_core.envs.place import Place
 from fast_core.envs.records import assign, leaf_of
 from fast_core.envs.repeating import not_repeated
 from fast_core.envs.repetition import Repetition
-from fast_core.envs.rows import NONFINITE, Observations, fitting_rewards, rewards_fit
+from fast_core.envs.rows import (
+    NONFINITE,
+    Observations,
+    fitting_rewards,
+    rewards_fit,
+    store_rewards,
+)
 from fast_core.envs.vector_envpool import EnvPoolSource
 from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
 from fast_core.envs.vector_source import VectorSource, VectorStep
@@ -201,7 +207,7 @@ class VectorBatch:
         with self._blamed("in a step"):
             result = self._source.step(action.copy())
             self._writer.write(result.obs, self._obs.array)
-            self._store(result, terminated, truncated)
+            self._store(result, terminated, truncated, action)
             if result.final is None:
                 return None
             first = self._obs.array.copy()
@@ -209,13 +215,18 @@ class VectorBatch:
                 assign(self._obs.rows[place], self._writer.pick(result.final, place))
             return first
 
-    def _store(self, result: VectorStep, terminated: Flags, truncated: Flags) -> None:
+    def _store(
+        self, result: VectorStep, terminated: Flags, truncated: Flags, action: Array
+    ) -> None:
         shape = (self._envs,)
         for name, values in zip(result._fields[1:4], result[1:4], strict=True):
             if np.shape(values) != shape:
                 raise ValueError(f"{name} must have shape {shape}; got {np.shape(values)}")
         self._infos = result.info
-        self._reward[...] = result.reward
+        wrong = store_rewards(result.reward, self._reward)
+        if wrong is not None:
+            cause = f"the reward must be one number; got {result.reward[wrong]!r}"
+            raise self._failure(wrong, cause, action)
         terminated[...] = result.terminated
         truncated[...] = result.truncated
         self.goes_on = result.goes_on

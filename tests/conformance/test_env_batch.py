@@ -203,6 +203,19 @@ def test_a_reward_that_is_not_one_number_names_the_environment(
 
 
 @in_turn
+@pytest.mark.parametrize(("form", "said"), [("late text", "'2.5'"), ("late None", "None")])
+@pytest.mark.parametrize("frame_skip", [1, 3])
+def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
+    make: Maker, form: str, said: str, frame_skip: int
+) -> None:
+    """NumPy would make a number of the text, and NaN of None."""
+    step, seed = (3, 1)[frame_skip > 1], EpisodeSeeds(1, ROLE, 2, 0)[0]
+    where = rf"environment 0 of shard 2 .* in step {step} of episode 0 \(seed {seed}\) .*"
+    with pytest.raises(EnvironmentFailed, match=f"{where}the reward must be .*; got {said}"):
+        make.run(toy("Counter", kwargs={"reward": form}, frame_skip=frame_skip), 3)
+
+
+@in_turn
 def test_observations_are_copied_when_they_are_returned(make: Maker) -> None:
     plain = make.run(toy("Counter"), 33)
     mutated = make.run(toy("Mutated"), 33)

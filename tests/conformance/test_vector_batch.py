@@ -19,7 +19,10 @@ from fast_core.envs.probe import probe
 from fast_core.envs.repeating import restore
 from fast_core.envs.vector_batch import VectorBatch
 from fast_core.envs.vector_envpool import EnvPoolSource
+from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
+from fast_core.envs.vector_source import VectorStep
 from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.seeding import EpisodeSeeds, Role
 from tests.conformance.test_env_batch import vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.vector_toys import with_vector_form
@@ -97,6 +100,28 @@ def successors(obs: Any, action: Any) -> Any:
         env.steps_beyond_terminated = None  # type: ignore[attr-defined]
         result.append(env.step(int(push))[0])
     return np.array(result)
+
+
+@pytest.mark.parametrize("late", ["2.5", None])
+def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
+    late: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = GymnasiumVectorSource.step
+
+    def step(self: Any, action: Any) -> VectorStep:
+        result = real(self, action)
+        given = [late if each == 3.0 and place else each for place, each in enumerate(result[1])]
+        return result._replace(reward=np.array(given, object))
+
+    monkeypatch.setattr(GymnasiumVectorSource, "step", step)
+    batch = same_step(toy("Counter"), seed=1, shard=2, envs=2)
+    driver = run(batch, 2, 2)
+    assert np.array(driver.reward).tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    seed = EpisodeSeeds(1, Role.ENVIRONMENT_EPISODE, 2, 1)[0]
+    where = rf"environment 1 of shard 2 .* in step 3 of episode 0 \(seed {seed}\) .*"
+    with pytest.raises(EnvironmentFailed, match=f"{where}reward must be one number; got {late!r}"):
+        driver.run(random_actions(batch, 2, 1))
+    batch.close()
 
 
 def test_every_stored_step_is_a_transition_of_the_environment(make: Make) -> None:

@@ -115,3 +115,11 @@ def test_rewards_of_different_forms_are_stored_together() -> None:
     assert store_rewards([1, np.array([2.0]), np.float32(3), np.array(4)], out) is None
     assert out.tolist() == [1, 2, 3, 4]
     assert store_rewards([1.0, 2.0, np.zeros(3), 4.0], out) == 2
+    assert store_rewards(np.array([1, 2, 3, 5], object), out) is None
+    assert out.tolist() == [1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("value", [None, "2.5", b"2.5", "nan", 1j, object()])
+def test_what_is_no_number_is_no_reward_beside_numbers_either(value: object) -> None:
+    for values in ([1.0, value], [np.float64(1.0), value], np.array([1.0, value], object)):
+        assert store_rewards(values, np.zeros(2)) == 1

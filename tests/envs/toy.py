@@ -98,6 +98,8 @@ class Counter(gymnasium.Env[Any, Any]):
             "(1,)": lambda: np.array([reward]),
             "(2,)": lambda: np.array([reward, reward]),
             "text": lambda: "one",
+            "late text": lambda: "2.5" if reward == 3.0 else reward,
+            "late None": lambda: None if reward == 3.0 else reward,
         }
         return forms[self.reward_form]()
 
