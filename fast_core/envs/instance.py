@@ -318,28 +318,33 @@ def _quickest_step(env: Env, config: EnvironmentConfig) -> tuple[Step, int | Non
 
     Where actions are repeated, the environment's own `TimeLimit` counts each repetition.
     """
-    step, limit = _past_wrappers(env)
+    step, limit = _past_wrappers(env, config.attributes)
     if config.frame_skip > 1:
         step, limit = repeating(env.step, config.frame_skip), None
     key = info_key(config)
     return (step if key is None else _with_mask(step, key)), limit
 
 
-def _past_wrappers(env: Env) -> tuple[Step, int | None]:
+def _past_wrappers(env: Env, attributes: Collection[str]) -> tuple[Step, int | None]:
     """The quickest equal of ``env.step``, and the time limit that its caller must apply.
 
     `gymnasium.make` puts a `TimeLimit` and an `OrderEnforcing` outermost. Their ``step`` takes
     0.4 us to count to the limit and to check that there was a reset, both of which a batch does
-    for all its environments at once. Only ``step`` goes past them, and only past these exact
-    types.
+    for all its environments at once. Only ``step`` goes past them, only past these exact types,
+    and not where they have one of the ``attributes`` that are set.
     """
-    limit = None
-    if type(env) is TimeLimit and env.spec is not None:
-        limit = env.spec.max_episode_steps
-        env = env.env
-    if type(env) is OrderEnforcing:
-        env = env.env
-    return env.step, limit
+    limit, inner = None, env
+    passed: list[Env] = []
+    if type(inner) is TimeLimit:
+        limit = inner._max_episode_steps  # not what its spec says, which may be older
+        passed.append(inner)
+        inner = inner.env
+    if type(inner) is OrderEnforcing:
+        passed.append(inner)
+        inner = inner.env
+    if any(hasattr(wrapper, name) for wrapper in passed for name in attributes):
+        return env.step, None
+    return inner.step, limit
 
 
 def repeating(step: Step, times: int) -> Step:

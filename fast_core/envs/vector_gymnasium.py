@@ -33,6 +33,7 @@ from fast_core.errors import ConfigError
 
 Seeds = Sequence[int]
 _SCALAR = "Use environment.backend: gymnasium."
+_LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit
 # In this order: with Disabled every episode has its own seed.
 _MODES = (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP)
 # In place of what can only reset in the next step.
@@ -76,6 +77,8 @@ class GymnasiumVectorSource:
         try:
             self.partial = _mode(self._env, config) == AutoresetMode.DISABLED
             limit = kwargs.get("max_episode_steps", spec.max_episode_steps)
+            if _LIMIT in config.attributes:
+                limit = None  # each environment keeps its own
             observation = self._env.single_observation_space
             if self._single:
                 observation = _without_stack(cast("gymnasium.spaces.Box", observation))

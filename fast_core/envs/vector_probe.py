@@ -13,7 +13,7 @@ import numpy as np
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import Before
 from fast_core.envs.evaluation import evaluated
-from fast_core.envs.making import describe_env, make_env
+from fast_core.envs.making import check_attributes, describe_env, make_env
 from fast_core.envs.masks import random_action
 from fast_core.envs.repeating import restore
 from fast_core.envs.vector_batch import VectorBatch
@@ -112,6 +112,7 @@ def _check_evaluated(config: EnvironmentConfig, spec: EnvironmentSpec, before: B
     before("make")
     env = make_env(evaluated(config))
     try:
+        check_attributes(env, config)
         scalar = describe_env(env, config)
     finally:
         before("call")

@@ -7,14 +7,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.instance import Instance
+from fast_core.envs.probe import probe
 from fast_core.envs.repeating import restore
 from fast_core.errors import ConfigError
 from fast_core.seeding import Role
 from tests.conformance.test_env_batch import Maker, in_turn, make, vectorised
 from tests.envs.driver import Driver, random_actions, toy
+from tests.envs.vector_toys import with_vector_form
 
 __all__ = ["make"]  # the fixture
 STEP, PULL, DRAWN = 0, 1, 2
@@ -99,6 +102,34 @@ def test_environments_whose_episodes_begin_at_other_times_keep_their_own_values(
     assert pulls[9] not in ([2.0] * 3, [5.0] * 3), "some are older than the change"
 
 
+@pytest.mark.parametrize("limits", [(3, 5), (9, 2)], ids=["shorter", "longer than registered"])
+def test_time_limit_of_the_wrapper_that_make_adds_is_such_an_attribute(
+    make: Maker, limits: tuple[int, int]
+) -> None:
+    """Steps go past that wrapper, for speed, where none of its attributes is set."""
+    kwargs = {"length": 100, "max_episode_steps": 7}
+    config = toy("Counter", attributes={"_max_episode_steps": limits[0]}, kwargs=kwargs)
+    driver = go(make.run(config, 0, 2), limits[0] - 1)
+    driver.batch.change({"_max_episode_steps": limits[1]}, driver.obs[-1].copy())
+    go(driver, 1 + 2 * limits[1])
+    assert driver.batch.take_episodes().lengths == [limits[0]] * 2 + [limits[1]] * 4
+    assert np.array(driver.truncated)[driver.ended].all()
+    assert not np.array(driver.terminated).any()
+
+
+def shortened(env: Any) -> Any:
+    assert env.spec.max_episode_steps == 7  # which is kept
+    env._max_episode_steps = 2
+    return env
+
+
+@in_turn
+def test_time_limit_is_the_one_that_the_wrapper_has(make: Maker) -> None:
+    wrapper = WrapperConfig(name=f"{__name__}:shortened")
+    config = toy("Counter", kwargs={"max_episode_steps": 7}, wrappers=(wrapper,))
+    assert make.run(config, 5, 1).batch.take_episodes().lengths == [2, 2]
+
+
 class Heavier(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Has an attribute of its own."""
 
@@ -127,6 +158,14 @@ def test_what_is_no_attribute_is_refused(name: str, text: str) -> None:
     config = toy("Pulled", attributes={name: 1.0})
     with pytest.raises(ConfigError, match=text):
         Instance(config, seed=0, role=Role.PROBE, shard=0, index=0, incarnation=1)
+
+
+def test_what_is_no_attribute_of_a_vectorised_form_is_refused_when_it_is_tried() -> None:
+    """Its `set_attr` makes attributes that nobody reads."""
+    id = with_vector_form(toy("Pulled").id)
+    config = toy("Pulled", attributes={"pul": 1.0})
+    with pytest.raises(ConfigError, match=r"'pul' is none\. Nearest: 'pull'"):
+        probe(replace(config, id=id, backend="gymnasium_vector"), seed=1)
 
 
 def test_vectorised_form_without_single_values_is_refused() -> None:
