@@ -29,11 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # First, so that Ctrl-C during the imports ends quietly. `launch` puts its own in its place.
     # Also where a script's background job inherited it ignored: whoever interrupts the script
     # wants its runs gone too.
-    before = forks.take(signal.SIGINT, _exit_interrupted)
-    try:
+    with forks.handling(_exit_interrupted, signal.SIGINT):
         return _run(sys.argv[1:] if arguments is None else arguments)
-    finally:
-        forks.give_back(signal.SIGINT, before)
 
 
 def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:

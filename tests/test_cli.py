@@ -5,6 +5,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
+from fast_core.integrations.scripts import as_main
 from fast_core.launcher import Outcome
 from fast_core.tools.bench import find_checkout
+from fast_core.tools.unwinding import unwinding
 
 ROOT = Path(__file__).parents[1]
 
@@ -351,6 +354,19 @@ def test_main_puts_back_the_interrupt_handler(launcher: Launcher, config: str) -
         assert signal.getsignal(signal.SIGINT) is mine
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_main_works_in_any_thread(launcher: Launcher, config: str, tmp_path: Path) -> None:
+    """Only the main thread may set handlers; what sets some in others raises."""
+    script = tmp_path / "script.py"
+    script.write_text("")
+
+    def work() -> list[int]:
+        with as_main(script, ()), unwinding():
+            return [main(["launch", config]), main(["config", "validate", config])]
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == [0, 0]
 
 
 def test_validate_says_what_is_valid(

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fast_core.system import forks
+
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 
 
@@ -36,12 +38,11 @@ def run_as_main(script: Path) -> dict[str, Any]:
 @contextmanager
 def as_main(script: Path, arguments: Sequence[str]) -> Iterator[None]:
     """Arguments, search path and Ctrl-C as the script expects them."""
-    before = sys.argv, [*sys.path], signal.getsignal(signal.SIGINT)
+    before = sys.argv, [*sys.path]
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        with forks.handling(signal.default_int_handler, signal.SIGINT):
+            yield
     finally:
-        sys.argv, sys.path[:] = before[:2]
-        signal.signal(signal.SIGINT, before[2])
+        sys.argv, sys.path[:] = before

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
@@ -76,6 +76,18 @@ def give_back(number: int, before: Handler) -> None:
         del _outside[number], _ours[number]
     else:
         _ours[number] = before
+
+
+@contextlib.contextmanager
+def handling(handler: Handler, *numbers: int) -> Iterator[None]:
+    """Handle signals so meanwhile; outside the main thread, where Python can't, as before."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: take(number, handler) for number in numbers if main}
+    try:
+        yield
+    finally:
+        for number, given in before.items():
+            give_back(number, given)
 
 
 def take_wakeup(descriptor: int) -> int:
