@@ -28,6 +28,7 @@ SHARED_MEMORY = Path("/dev/shm")
 GONE_WITHIN_S = 5.0  # what FastLoop promises
 # Variables that Python, the linker or numerical libraries read as they start.
 READ_EARLY = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "LD_", "LC_")
+FIGURES = "metrics.interval_s=0.05"
 PATIENCE_S = 60.0  # for what has no limit of its own: a busy machine is slow, which is no failure
 
 
@@ -184,7 +185,7 @@ class Launched:
     def await_update(self) -> None:
         """Wait until it has trained on something, and so has something to save.
 
-        It must write its figures soon: ``metrics.interval_s``.
+        It must write its figures soon: `FIGURES`.
         """
         self.await_training()
         eventually(lambda: read_lines(self.run / "metrics.jsonl"), "a row of metrics")
@@ -216,8 +217,8 @@ class Launched:
 
     # --- what it leaves ------------------------------------------------------------------------
 
-    def leftovers(self) -> list[str]:
-        """What it has left behind, in words."""
+    def _left(self) -> list[str]:
+        """What it has left behind so far, in words; to be looked at again, see `assert_gone`."""
         left = [f"process {process}" for process in self.members()]
         left += [f"shared memory {name}" for name in sorted(shared_memory() - self._memory)]
         left += [f"folder {path}" for path in sorted(self.home.glob("fastloop-*"))]
@@ -227,9 +228,13 @@ class Launched:
         return left
 
     def assert_gone(self, within_s: float = GONE_WITHIN_S) -> None:
-        """Fail unless everything of it is gone in time."""
+        """Fail unless everything of it is gone in time.
+
+        There is no look that is over at once: who has just been killed, or ends as its launcher
+        has, is there for a moment yet, on a busy machine for a long one.
+        """
         deadline_s = time.monotonic() + within_s
-        while (left := self.leftovers()) and time.monotonic() < deadline_s:
+        while (left := self._left()) and time.monotonic() < deadline_s:
             time.sleep(0.02)
         if left:
             screen = self.screen

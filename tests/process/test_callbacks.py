@@ -57,7 +57,7 @@ def test_what_callbacks_change_is_the_same_inline_and_after_a_kill(workplace: Wo
     resumed = workplace.resume(cut, "nodes.env.count=1")
     assert resumed.wait(60) == 0, resumed.screen
     assert digests(resumed.run) == digests(whole.run)
-    assert resumed.leftovers() == []
+    resumed.assert_gone()
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_every_optimizer_changes_before_the_same_step(workplace: Workplace) -> N
 def test_callback_stops_the_run_in_order_and_knows_how_it_ended(workplace: Workplace) -> None:
     run = workplace.launch(config=config("Stopper"))
     assert run.wait() == 0, run.screen
-    assert run.leftovers() == []
+    run.assert_gone()
     assert len(digests(run.run)) == 10
     reason = "two are enough (listening:Stopper.on_checkpoint)"
     assert (run.home / "end").read_text().startswith(f"finished: {reason}")

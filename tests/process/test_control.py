@@ -64,7 +64,7 @@ def test_run_is_listed_saved_and_stopped_from_another_terminal(
     assert f"{run} has ended: fastloop stop; `fastloop resume {run}` goes on" in stopped
     assert launched.wait() == 130
     assert tracebacks(launched) == 0
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert not os.path.lexists(launched.run / "control.sock")
     assert len(list((launched.run / "checkpoints").glob("*/manifest.json"))) == 2
 
@@ -120,7 +120,7 @@ def test_env_nodes_come_and_go_without_a_row_lost_and_the_checkpoint_resumes(
     assert said(workplace, launched, "scale", run, "env=2") == f"{run}: it has 2 env nodes"
     said(workplace, launched, "stop", run)
     assert launched.wait() == 130, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert not (launched.run / "crash.txt").exists()
     rows = read_lines(launched.run / "metrics.jsonl")
     assert rows[-1]["values"]["scheduler/env_nodes"] == 2

@@ -20,7 +20,7 @@ def test_screens_serve_a_page_and_are_gone_afterwards(workplace: Workplace, kept
     shown = workplace.start(["-m", "fast_core.cli", "demo", "screens", *given, *keep])
     assert shown.wait(60) == 0, shown.screen
     assert "the page of this run: http://127.0.0.1:" in shown.screen
-    assert shown.leftovers() == []
+    shown.assert_gone()
     folders = {path.name for path in shown.home.iterdir() if path.is_dir()}
     assert folders == ({"here"} if kept else set())
 
@@ -35,5 +35,5 @@ def test_one_worker_is_compared_with_two(workplace: Workplace) -> None:
     for side in (found["one"], found["many"]):
         assert side["env_steps_per_s"] > 0 and side["episodes_per_hour"] > 0
         assert side["memory_bytes"] > 30e6 and side["cores_busy"] > 0
-    assert compared.leftovers() == []
+    compared.assert_gone()
     assert [path for path in compared.home.iterdir() if path.is_dir()] == []

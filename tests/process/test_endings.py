@@ -12,6 +12,7 @@ import pytest
 from fast_core.system.forks import STOP_SIGNALS, WARNINGS
 from tests.forms import slow_but
 from tests.process.harness import (
+    FIGURES,
     Launched,
     Process,
     Workplace,
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.process
 STOPPED_S = (0.05, 0.2, 0.5, 1.0, 1.5)
 KILLED_S = (0.1, 0.35, 0.75, 1.5, 2.0)
 INTERRUPTED = 130
-FIGURES = "metrics.interval_s=0.05"
 
 
 # --- orderly ends ------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ FIGURES = "metrics.interval_s=0.05"
 def test_finished_run_leaves_nothing(workplace: Workplace) -> None:
     launched = workplace.launch("stop={env_steps: 500}", fresh=True)
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert not (launched.run / "crash.txt").exists()
     assert "Traceback" not in launched.screen
 
@@ -91,7 +91,7 @@ def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
     begun_s = time.monotonic()
     assert launched.wait() == INTERRUPTED
     assert time.monotonic() - begun_s < 2.0
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert tracebacks(launched) == 0
     assert "Ctrl-C" in launched.screen
     assert list((launched.run / "checkpoints").glob("*/manifest.json"))
@@ -105,7 +105,7 @@ def test_signal_to_the_launcher_ends_the_run_in_order(
     launched.await_update()
     launched.signal(number)
     assert launched.wait() == 128 + number, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert ("Ctrl-C" if number == signal.SIGINT else f"signal {number.name}") in launched.screen
     assert tracebacks(launched) == 0
     assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
@@ -184,7 +184,7 @@ def test_second_ctrl_c_does_not_wait(workplace: Workplace, fault: str) -> None:
     begun_s = time.monotonic()
     assert launched.wait() == INTERRUPTED, launched.screen
     assert time.monotonic() - begun_s < 2.0
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 @pytest.mark.parametrize("after_s", slow_but([0.5], [0.5, 1.0]))
@@ -211,7 +211,7 @@ def test_forked_helper_does_not_hold_up_the_start(workplace: Workplace) -> None:
     launched = workplace.toy("helper", "stop={env_steps: 300}", "supervision.start_timeout_s=10")
     assert launched.wait() == 0, launched.screen
     assert len(helpers(launched)) > 4
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 @pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
@@ -221,7 +221,7 @@ def test_forked_simulator_ends_when_its_environment_terminates_it(
     """The probe's, the nodes' and, inline, the launcher's own handlers don't reach it."""
     launched = workplace.toy("simulator", f"mode={mode}", "stop={env_steps: 300}")
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "is killed" not in launched.screen
 
 
@@ -294,7 +294,7 @@ def test_node_that_fails_while_it_stops_is_told_to_the_person(
     launched.await_training()
     (launched.home / "trained").touch()
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     warnings = [line for line in launched.screen.splitlines() if cause in line]
     assert len(warnings) == 1, launched.screen
     assert "launcher warning: env-0 failed while the run ended" in warnings[0]
@@ -480,4 +480,4 @@ def test_watchdog_that_is_gone_does_not_matter(
     (watchdog,) = eventually(watchdogs, f"a watchdog\n{launched.screen}")
     os.kill(watchdog, number)
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()

@@ -164,7 +164,7 @@ def test_run_that_does_not_fit_into_memory_is_refused(workplace: Workplace) -> N
     """FT-11, SHM-02: with the arithmetic, as an ordinary error."""
     launched = workplace.launch("rollout.steps=10000000000", "algorithm.minibatch_size=1000000")
     assert launched.wait() == 2
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "Traceback" not in launched.screen
     assert "GiB" in launched.screen
     assert "started" not in launched.screen
@@ -192,14 +192,15 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
     time.sleep(1.5)
     before = [(descriptors(pid), mappings(pid)) for pid in pids]
     time.sleep(3.0)
-    after = [(descriptors(pid), mappings(pid)) for pid in pids]
+
+    def as_before(pid: int, fds: int, maps: int) -> bool:
+        return abs(descriptors(pid) - fds) <= 2 and mappings(pid) < maps + 100
+
+    # The files of a checkpoint that is being written are open for a moment.
+    for name, pid, seen in zip((*names, "launcher"), pids, before, strict=True):
+        eventually(lambda pid=pid, seen=seen: as_before(pid, *seen), name)
     launched.signal(signal.SIGINT)
     assert launched.wait() == 130
-    for name, (fds, maps), (fds_later, maps_later) in zip(
-        (*names, "launcher"), before, after, strict=True
-    ):
-        assert abs(fds_later - fds) <= 2, name
-        assert maps_later - maps < 100, name
 
 
 @pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
@@ -207,7 +208,7 @@ def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str
     """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
     launched = workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}")
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 # --- log lines -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.process.harness import Workplace, eventually, tracebacks
+from tests.process.harness import FIGURES, Workplace, eventually, tracebacks
 
 pytestmark = pytest.mark.process
 
@@ -18,12 +18,11 @@ pytestmark = pytest.mark.process
 def test_signal_ends_the_run_in_order_and_saves(
     workplace: Workplace, number: signal.Signals, fault: str
 ) -> None:
-    launched = workplace.toy(fault, "mode=inline", step_s=0.001)
-    launched.await_training()
-    time.sleep(0.3)
+    launched = workplace.toy(fault, "mode=inline", FIGURES, step_s=0.001)
+    launched.await_update()
     launched.signal(number)
     assert launched.wait() == 128 + number, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "Traceback" not in launched.screen
     assert list((launched.run / "checkpoints").glob("*/manifest.json"))
     made = sorted((launched.home / "made").read_text().splitlines())
@@ -37,7 +36,7 @@ def test_second_ctrl_c_gets_out_of_an_environment_that_hangs(workplace: Workplac
     time.sleep(0.4)
     launched.signal(signal.SIGINT)
     assert launched.wait(5) == 130, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "Traceback" not in launched.screen
 
 
@@ -59,7 +58,7 @@ def test_call_that_does_not_return_ends_the_run_with_its_stack(
 ) -> None:
     launched = workplace.toy(fault, "mode=inline", limit)
     assert launched.wait() in (1, 2), launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     last = launched.screen.strip().splitlines()[-1]
     assert all(part in last for part in cause.split(".*")), launched.screen
     assert 'toy_envs.py", line' in launched.screen
@@ -72,7 +71,7 @@ def test_call_that_does_not_return_ends_the_run_with_its_stack(
 def test_failing_environment_is_reported(workplace: Workplace) -> None:
     launched = workplace.toy("raise", "mode=inline")
     assert launched.wait() == 1
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "bad joint 7" in launched.screen.strip().splitlines()[-1]
     assert launched.screen.count("Traceback (most recent call last)") == 1
     assert "bad joint 7" in (launched.run / "crash.txt").read_text()
@@ -87,7 +86,7 @@ def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) ->
         "", "mode=inline", "supervision.start_timeout_s=2", "stop={env_steps: 100}", made_s=0.45
     )
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 def test_ctrl_c_gets_out_of_a_constructor_that_takes_long(workplace: Workplace) -> None:
@@ -101,7 +100,7 @@ def test_ctrl_c_gets_out_of_a_constructor_that_takes_long(workplace: Workplace) 
     assert launched.wait() == 130, launched.screen
     assert "interrupted" in launched.screen and tracebacks(launched) == 0, launched.screen
     assert len(made.read_text().splitlines()) < before + 5
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 @pytest.mark.slow
@@ -119,5 +118,5 @@ def test_resume_waits_for_nodes_that_come_forward_and_leaves_at_once(workplace: 
     assert len((first.home / "slowed").read_text().splitlines()) < 34, "it took them all"
     again = workplace.resume(first, *patient)
     assert again.wait() == 0, again.screen
-    assert again.leftovers() == []
+    again.assert_gone()
     assert "not exact" not in again.screen

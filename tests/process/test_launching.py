@@ -49,7 +49,7 @@ def test_script_without_main_guard_works(workplace: Workplace) -> None:
     assert launched.wait() == 0, launched.screen
     assert launched.screen.strip().endswith("status 0")
     assert (launched.home / "began").read_text() == "x"
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 def test_launch_can_be_called_again_and_from_a_thread(workplace: Workplace) -> None:
@@ -64,7 +64,7 @@ status = (statuses[0], launch(config).status)
     launched = start_script(workplace, "stop={env_steps: 300}", call=call)
     assert launched.wait() == 0, launched.screen
     assert launched.screen.strip().endswith("status (0, 0)")
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 def test_error_in_the_launcher_itself_ends_the_run(workplace: Workplace) -> None:
@@ -210,7 +210,7 @@ def test_long_folder_for_temporary_files_is_avoided(workplace: Workplace, name: 
     launched = workplace.launch("stop={env_steps: 300}", environment={name: str(folder)})
     assert launched.wait() == 0, launched.screen
     assert list(folder.iterdir()) == []
-    assert launched.leftovers() == []
+    launched.assert_gone()
 
 
 def test_runtime_folder_is_used_and_private(workplace: Workplace) -> None:

@@ -140,7 +140,7 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
 def test_replay_that_does_not_fit_is_refused_with_the_arithmetic(workplace: Workplace) -> None:
     launched = workplace.launch("replay.capacity=1000000000000", config=CONTINUOUS)
     assert launched.wait() == 2
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "Traceback" not in launched.screen
     assert "In MiB: priorities " in launched.screen  # rows as small as these weigh less
     assert "replay.capacity" in launched.screen

@@ -13,7 +13,7 @@ from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, newest_valid
 from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.learner_file import LEARNER_FILE, load
 from tests.forms import slow_but
-from tests.process.harness import GONE_WITHIN_S, Launched, Workplace, digests, eventually
+from tests.process.harness import FIGURES, GONE_WITHIN_S, Launched, Workplace, digests, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,
     ENDLESS,
@@ -57,7 +57,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     kill_after(cut, tickets // 2)
     resumed = workplace.resume(cut, "nodes.env.count=1")
     assert resumed.wait() == 0, resumed.screen
-    assert resumed.leftovers() == []
+    resumed.assert_gone()
 
     assert digests(resumed.run) == digests(whole.run)
     # Not all have the same names: one that is due while another is being written waits for it.
@@ -127,20 +127,19 @@ def test_damaged_replay_is_set_aside_with_its_checkpoint(workplace: Workplace) -
 
 @pytest.mark.slow
 def test_ctrl_c_saves_the_replay_and_the_run_goes_on(workplace: Workplace) -> None:
-    launched = workplace.launch(config=ENDLESS)
-    launched.await_training()
-    time.sleep(0.5)
+    launched = workplace.launch(FIGURES, config=ENDLESS)
+    launched.await_update()
     launched.signal(signal.SIGINT)
     begun_s = time.monotonic()
     assert launched.wait() == 128 + signal.SIGINT, launched.screen
     assert time.monotonic() - begun_s < GONE_WITHIN_S
-    assert launched.leftovers() == []
+    launched.assert_gone()
     assert "Traceback" not in launched.screen
     path, manifest, _ = newest_valid(launched.run / "checkpoints")
     assert list(path.glob("replay-*"))
     resumed = workplace.resume(launched, f"stop={{env_steps: {manifest.env_steps + 10 * ROWS}}}")
     assert resumed.wait() == 0, resumed.screen
-    assert resumed.leftovers() == []
+    resumed.assert_gone()
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def whole() -> Iterator[Path]:
     place = Workplace()
     launched = place.launch(config=config("discrete"))
     assert launched.wait() == 0, launched.screen
-    assert launched.leftovers() == []
+    launched.assert_gone()
     yield launched.home / "runs"
     place.close()
 
@@ -114,7 +114,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     kill_after(cut, TICKETS // 2)
     resumed = workplace.resume(cut, "nodes.env.count=1")
     assert resumed.wait() == 0, resumed.screen
-    assert resumed.leftovers() == []
+    resumed.assert_gone()
 
     assert digests(resumed.run) == digests(whole.run)
     names = complete_names(whole.run / "checkpoints")
@@ -254,7 +254,7 @@ def test_run_of_another_kind_is_refused(workplace: Workplace, finished: Path) ->
     assert other.wait() == 2
     last = other.screen.strip().splitlines()[-1]
     assert "rollout must be as in the checkpoint" in last
-    assert other.leftovers() == []
+    other.assert_gone()
 
 
 def test_run_without_checkpoint_can_not_be_resumed(workplace: Workplace, finished: Path) -> None:
