@@ -11,7 +11,7 @@ import contextlib
 import gc
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from fast_core.config import RestartsConfig
 from fast_core.events import Failed, LogLine
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
-from fast_core.launcher.parts import Comeback, LostPart
+from fast_core.launcher.parts import Comeback, LostPart, kind_of
 from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.session import Continuation, Session
@@ -29,8 +29,6 @@ from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import Names
-
-KEY = "supervision.restarts.optimizer"
 
 
 def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) -> Session:
@@ -56,8 +54,9 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
         for note in notes:
             progress.log(LogLine("launcher", "WARNING", note))
     env_steps = 0 if continuation is None else continuation.manifest.env_steps
-    number, budget = len(session.comebacks) + 1, lost.config.supervision.restarts.optimizer
-    text = f"{_story(lost, continuation)} ({number} of {budget}, {KEY})"
+    spent, budget = _budget(replace(session, config=lost.config), lost.kind, lost.deaths)
+    number = spent + (lost.kind == "optimizer")  # the others' deaths hold this one
+    text = f"{_story(lost, continuation)} ({number} of {budget}, supervision.restarts.{lost.kind})"
     comebacks = (*session.comebacks, Comeback(lost, text, env_steps))
     progress.log(LogLine("launcher", "WARNING", f"{text}; its report is in {run.crash}"))
     _wait(wait_s(comebacks, lost.config.supervision.restarts), session.interrupts)
@@ -69,11 +68,31 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
 
 
 def survives_early(session: Session, error: LostEarly) -> bool:
-    """Whether a run goes on although this node is gone before it has got its plan."""
-    config = session.config
-    named = Names.of(config, env_nodes=1, policy_nodes=0).optimizers
-    left = config.supervision.restarts.optimizer - len(session.comebacks)
-    return error.node in named and left > 0
+    """Whether a run goes on although this node is gone before it has got its plan.
+
+    A new run does so for optimizers alone; see `fast_core.scheduler.comeback`.
+    """
+    most = session.config.rollout.shards
+    names = Names.of(session.config, env_nodes=most, policy_nodes=most)
+    known: tuple[str, ...] = names.optimizers
+    deaths: Mapping[str, int] = {}
+    if session.comebacks:
+        known += (*names.env, *names.policy, *names.replay, *names.evaluator)
+        deaths = session.comebacks[-1].lost.deaths
+    if error.node not in known:
+        return False
+    spent, budget = _budget(session, kind_of(error.node), deaths)
+    return spent < budget
+
+
+def _budget(session: Session, kind: str, deaths: Mapping[str, int]) -> tuple[int, int]:
+    """How many deaths of nodes of a kind there were, and how many the run survives."""
+    supervision = session.config.supervision
+    if kind == "optimizer":
+        return session.came_back, supervision.restarts.optimizer
+    spent = sum(count for node, count in deaths.items() if kind_of(node) == kind)
+    allowed = supervision.env_deaths if kind == "env" else getattr(supervision.restarts, kind)
+    return spent, allowed
 
 
 def lost_early(session: Session, error: LostEarly) -> LostPart:
@@ -91,13 +110,13 @@ def lost_early(session: Session, error: LostEarly) -> LostPart:
         session_s=0.0,
         session_env_steps=0,
         session_updates=0,
-        comebacks=len(session.comebacks),
+        comebacks=session.came_back,
     )
     if session.comebacks:
-        before = session.comebacks[-1].lost.reached
+        before = session.comebacks[-1].lost
         reached = replace(reached, deaths=before.deaths, nodes_back=before.nodes_back)
     cause = Failed(error.node, "starting", text, "", {})
-    life = len(session.comebacks) + 1
+    life = session.came_back + reached.deaths.get(error.node, 0) + 1
     report = crash_report(cause, incarnation=life, run_directory=str(run.path))
     earlier = session.comebacks[-1].lost.callbacks if session.comebacks else None
     return LostPart(session.config, cause, report, reached, earlier)

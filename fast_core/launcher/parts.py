@@ -1,7 +1,11 @@
-"""The parts of a run in one call of the launcher: one, but where an optimizer's death ends some."""
+"""The parts of a run in one call of the launcher: one, but where an optimizer's death ends some.
+
+A part that came back so and has not begun ends with the death of any node that has a budget.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fast_core.config import RunConfig
@@ -11,9 +15,14 @@ from fast_core.monitor.view import RunSummary
 from fast_core.screens.served import Served
 
 
+def kind_of(node: str) -> str:
+    """The kind of a node of FastLoop's own: its name without its rank."""
+    return node.rpartition("-")[0]
+
+
 @dataclass(frozen=True)
 class LostPart:
-    """A part that has ended with the death of an optimizer, and is to be gone on with.
+    """A part that has ended with the death of a node, and is to be gone on with.
 
     Attributes:
         config: Resolved.
@@ -30,6 +39,22 @@ class LostPart:
     reached: RunSummary
     callbacks: Host | None
     page: Served | None = None
+
+    @property
+    def kind(self) -> str:
+        """Of node, as ``supervision.restarts`` names it."""
+        return kind_of(self.cause.node)
+
+    @property
+    def deaths(self) -> Mapping[str, int]:
+        """How often which nodes other than optimizers have died by now."""
+        node, deaths = self.cause.node, self.reached.deaths
+        return deaths if self.kind == "optimizer" else {**deaths, node: deaths.get(node, 0) + 1}
+
+    @property
+    def nodes_back(self) -> int:
+        """How many of them are back once the next part has begun."""
+        return self.reached.nodes_back + (self.kind != "optimizer")
 
 
 @dataclass(frozen=True)

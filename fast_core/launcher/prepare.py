@@ -221,6 +221,7 @@ def scheduler_settings(
         routes=wired.routes,
         changeable=changeable(config),
         comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        back=came_back > 0,
         comebacks_on_error=config.supervision.restarts.on_error == "restart",
         restarts=_budgets(plan, deaths),
         backoff_s=config.supervision.restarts.backoff_s,

@@ -98,6 +98,11 @@ class Session:
             return True
         return self.continuation is not None and self.continuation.same_directory
 
+    @property
+    def came_back(self) -> int:
+        """How often it did, in this call, after the death of an optimizer."""
+        return sum(each.lost.kind == "optimizer" for each in self.comebacks)
+
 
 class Nodes(Protocol):
     """The nodes of a run, whatever they live in."""
@@ -297,10 +302,9 @@ def _shell(
     text = config_file.dumps(plan.config)
     stats, run, progress = memory.all_stats(), session.run, session.progress
     if session.follower is None:
-        came_back = len(session.comebacks)
-        deaths = session.comebacks[-1].lost.reached.deaths if session.comebacks else {}
+        deaths = session.comebacks[-1].lost.deaths if session.comebacks else {}
         given = (state, text, sources, callbacks, desk)
-        return Shell(plan, run, hub, stats, progress, *given, came_back, deaths)
+        return Shell(plan, run, hub, stats, progress, *given, session.came_back, deaths)
     published = memory.weights().published
     return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
 
@@ -364,12 +368,12 @@ def _report(shell: Shell, session: Session) -> str:
     assert shell.end is not None and shell.end.cause is not None
     cause, run = shell.end.cause, shell.run
     later = [failure for failure in shell.failures.kept if failure.node != cause.node]
-    life = len(session.comebacks) + shell.roster.lives.get(cause.node, 0) + 1
+    life = session.came_back + shell.roster.lives.get(cause.node, 0) + 1
     return crash_report(cause, later, incarnation=life, run_directory=str(run.path))
 
 
 def _with_comebacks(summary: RunSummary, session: Session) -> RunSummary:
-    comebacks = session.comebacks
+    comebacks, often = session.comebacks, session.came_back
     redone = sum(each.redone for each in comebacks)
-    back = summary.nodes_back + (comebacks[-1].lost.reached.nodes_back if comebacks else 0)
-    return replace(summary, comebacks=len(comebacks), redone_env_steps=redone, nodes_back=back)
+    back = summary.nodes_back + (comebacks[-1].lost.nodes_back if comebacks else 0)
+    return replace(summary, comebacks=often, redone_env_steps=redone, nodes_back=back)

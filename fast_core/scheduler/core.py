@@ -525,8 +525,7 @@ def _failed(run: Run, event: Failed | NodeExited) -> None:
     if event.node in run.crew_of(event.node).retired:
         run.decide("retired node failed", text)
         return
-    again = comes_back(run.settings, event, run.ending)
-    run.end("failed", text, cause, again=again)
+    run.end("failed", text, cause, again=comes_back(run, event))
 
 
 def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:

@@ -140,7 +140,7 @@ def check_standstill(run: Run, idle_since_s: float | None) -> None:
         node = verdict.owed[0].node
         cause = Failed(node, "waiting for work", text, "", {})
         lost = NodeExited(node, text, report=cause)  # it is no better than dead
-        run.end("failed", text, cause, again=comes_back(run.settings, lost, run.ending))
+        run.end("failed", text, cause, again=comes_back(run, lost))
 
 
 def debts(run: Run) -> Iterator[Debt]:

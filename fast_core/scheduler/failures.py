@@ -79,7 +79,11 @@ class Restarts:
 
     def survives(self, event: NodeExited) -> bool:
         """Whether the run goes on and the node comes back."""
-        return event.reaped and self.left.get(self._kinds.get(event.node, ""), 0) > 0
+        return event.reaped and self.left_of(event.node) > 0
+
+    def left_of(self, node: str) -> int:
+        """How many more deaths of nodes of its kind the run survives."""
+        return self.left.get(self._kinds.get(node, ""), 0)
 
     def knows(self, event: NodeExited) -> bool:
         """Whether this is news of a death that is known."""

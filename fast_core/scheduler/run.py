@@ -209,7 +209,8 @@ class Run:
         """End the run now; ``again`` says that it comes back."""
         self.ended = True
         if again:
-            self.decide("optimizer lost", text)
+            learns = cause is not None and cause.node in self.settings.optimizers
+            self.decide("optimizer lost" if learns else "node lost", text)
         else:
             self.decide("end", f"{reason}: {text}")
         self.send(LAUNCHER, EndRun(reason, text, cause, again))

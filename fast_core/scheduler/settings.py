@@ -59,6 +59,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_backoff_s: Longest wait.
         comebacks: Deaths of optimizers after which the run comes back from its newest checkpoint.
         comebacks_on_error: Whether an error that an optimizer raises is such a death.
+        back: Whether this part of the run came back so: until it has begun, the death of a node
+            that has a budget begins it once more.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         stragglers: What becomes of a rollout without which the next ticket would break its bound.
         auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
@@ -116,6 +118,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_backoff_s: float = 30.0
     comebacks: int = 0
     comebacks_on_error: bool = False
+    back: bool = False
     degree: int
     auto_degree: bool = False
     stragglers: Literal["wait", "drop"] = "wait"

@@ -256,3 +256,4 @@ def test_run_that_came_back_has_what_is_left_of_its_budgets(tmp_path: Path) -> N
     left = {budget.kind: budget.deaths for budget in settings.restarts}
     assert (left["env"], left["policy"], settings.comebacks) == (1, 1, 1)
     assert scheduler_settings(plan, "", deaths={"env-0": 9}).restarts[0].deaths == 0
+    assert settings.back and not scheduler_settings(plan, "").back

@@ -17,6 +17,7 @@ from tests.process.replay_runs import ROWS as REPLAYED_ROWS
 from tests.process.replay_runs import TICKETS as REPLAYED_TICKETS
 from tests.process.test_callbacks import config as listened
 from tests.process.test_replay_resume import saving
+from tests.process.test_restarts import GROUPS, launch_starts
 from tests.process.test_resume import ROWS, TICKETS, config, has_run
 
 pytestmark = pytest.mark.process
@@ -142,6 +143,30 @@ def test_callbacks_see_one_run_that_goes_back(workplace: Workplace, every: int) 
     diary = (cut.run / "diary.txt").read_text().split()
     assert diary.count("made") == 1 and diary.count("start") == 2
     assert diary.count("end") == 1 and diary[-1] == "end"
+
+
+def test_death_while_the_run_comes_back_is_one_of_its_budget(workplace: Workplace) -> None:
+    """An env node of the second part dies as it makes its last environment."""
+    kwargs = {"dies_at": 1 + GROUPS["envs_per_shard"]}  # it has tried one out
+    budgets = "supervision.restarts={optimizer: 1, env: 1}"
+    cut = launch_starts(
+        workplace, budgets, "checkpoint.every_updates=5", "nodes.env.count=2", **kwargs
+    )
+    kill(cut, "optimizer-0", tickets=0)
+    (cut.home / "die").touch()
+    eventually(lambda: len(comebacks(cut)) == 2, "a second try")
+    first, second = comebacks(cut)
+    assert "(1 of 1, supervision.restarts.optimizer)" in first["why"]
+    assert "(1 of 1, supervision.restarts.env)" in second["why"]
+    assert second["facts"]["from_env_steps"] == second["facts"]["to_env_steps"]
+    eventually(lambda: "resume" in [e["what"] for e in cut.events()], "the second part")
+    victim = second["why"][: len("env-0")]
+    kill(cut, victim, tickets=0)
+    assert cut.wait() == 1, cut.screen
+    assert "once after the death of an optimizer" in cut.screen
+    assert f"1 death of nodes ({victim} 1), 1 back" in cut.screen
+    assert f"node {victim!r} (incarnation 3) failed" in cut.screen
+    cut.assert_gone()
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "repeat_timeout_s": 120.0,
     }
     more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
-    more |= {"comebacks", "comebacks_on_error", "spare_nodes", "optional"}
+    more |= {"comebacks", "comebacks_on_error", "back", "spare_nodes", "optional"}
     more |= {"policy_nodes", "spare_policies", "balance_policies"}
     more |= {
         "moments",

@@ -9,6 +9,7 @@ from fast_core.events import (
     LogLine,
     NodeExited,
     Ready,
+    Respawn,
     RolloutReady,
     Save,
     Snapshot,
@@ -207,6 +208,34 @@ def test_error_of_an_optimizer_is_a_death_only_where_it_is_said_to_be() -> None:
     assert lost_optimizer(raised, comebacks_on_error=True).again
     refused = msgspec.structs.replace(raised, refused=True)
     assert not lost_optimizer(refused, comebacks_on_error=True).again
+
+
+KILLED = NodeExited("env0", "killed by SIGKILL")
+BACK = {"back": True, "restarts": {"env": 1}}
+
+
+def lost_in_the_start(event: Failed | NodeExited, **changes: object) -> EndRun:
+    world = World(make_settings(**(BACK | changes)))
+    world.deliver(event)
+    return end_of(world)
+
+
+def test_death_while_a_run_comes_back_is_one_of_its_budget() -> None:
+    assert lost_in_the_start(KILLED).again
+    assert not lost_in_the_start(KILLED, restarts={}).again
+    assert not lost_in_the_start(KILLED, restarts={"evaluator": 1}).again
+    assert not lost_in_the_start(KILLED, back=False).again, "it would most likely die again"
+    hangs = Failed("env0", "trying", "no step", "", {}, hangs=True)
+    raised = msgspec.structs.replace(hangs, hangs=False)
+    assert lost_in_the_start(hangs).again and not lost_in_the_start(raised).again
+    assert lost_in_the_start(raised, comebacks_on_error=True).again
+
+
+def test_run_that_has_come_back_replaces_a_dead_node_as_any_other() -> None:
+    world = ready_world(**BACK)
+    assert commands(world.deliver(KILLED), Respawn)
+    world.deliver(KILLED)
+    assert not end_of(world).again
 
 
 def test_run_that_is_asked_to_end_does_not_come_back() -> None:

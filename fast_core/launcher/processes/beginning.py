@@ -204,5 +204,5 @@ def give(
     except NodeFailed as error:
         tree.wait_for_exit(child, time.monotonic() + EXIT_NEWS_S)
         if child.status is None:
-            raise
+            raise LostEarly(child.name, str(error)) from error
         raise _early_end(child, interrupts) from error
