@@ -233,8 +233,8 @@ def test_death_while_a_run_comes_back_is_one_of_its_budget() -> None:
 
 def test_run_that_has_come_back_replaces_a_dead_node_as_any_other() -> None:
     world = ready_world(**BACK)
-    assert commands(world.deliver(KILLED), Respawn)
-    world.deliver(KILLED)
+    assert commands(world.kill("env0"), Respawn)
+    world.kill("env0")
     assert not end_of(world).again
 
 
