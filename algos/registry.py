@@ -30,6 +30,14 @@ REGISTRY: dict[str, Registration] = {
     "random": Registration(config="fast_core.algos.random.config:RandomConfig"),
 }
 
+# What others have and we don't, and the one here that takes the same actions.
+_KIN = {
+    **dict.fromkeys(("a2c", "trpo", "vpg", "reinforce", "ppg"), "ppo"),
+    **dict.fromkeys(("a3c", "r2d2", "vtrace"), "impala"),
+    **dict.fromkeys(("c51", "rainbow", "iqn", "qrdqn", "qr-dqn", "ddqn"), "dqn"),
+    **dict.fromkeys(("redq", "droq", "crossq", "tqc"), "sac"),
+}
+
 
 def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
     """Return the configuration type of a registered algorithm or of an import path.
@@ -45,7 +53,10 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
     registration = REGISTRY.get(name)
     if registration is None:
         near = difflib.get_close_matches(name.lower(), REGISTRY, n=1, cutoff=0.6)
-        hint = f" Did you mean {near[0]!r}?" if near else colon_hint(name)
+        if kin := _KIN.get(name.lower()):
+            hint = f" The nearest to it is {kin!r}."
+        else:
+            hint = f" Did you mean {near[0]!r}?" if near else colon_hint(name)
         raise ConfigError(
             f"algorithm.name must be one of {sorted(REGISTRY)} or an import path "
             f"'package.module:Class'; got {name!r}.{hint}"

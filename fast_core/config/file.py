@@ -18,6 +18,7 @@ import msgspec
 
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Section
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.meant import key_meant, override_meant
 from fast_core.config.rules import Problem, problems
 from fast_core.config.schema import REQUIRED, Key, choices, keys, paths, takes_text
 from fast_core.config.shipped import located
@@ -192,8 +193,7 @@ def _made(
     algorithm_type: AlgorithmType,
     origins: _Origins,
 ) -> RunConfig:
-    for override in overrides:
-        _apply(override, tree, origins)
+    _apply_all(overrides, tree, origins)
     environment, given = tree.get("environment"), origins.overrides
     if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
         environment.pop("pickled", None)  # what it was is not meant any more
@@ -217,8 +217,7 @@ def read_section(
 ) -> S:
     """Read a file that mirrors another type than `RunConfig`; it is refused in the same words."""
     origins = _Origins(source, document.lines)
-    for override in overrides:
-        _apply(override, document.tree, origins)
+    _apply_all(overrides, document.tree, origins)
     conversion = _Conversion(origins, algorithm_type)
     section = conversion.section(kind, document.tree, "")
     if conversion.errors or section is None:
@@ -304,15 +303,19 @@ class _Origins:
         return given or self.source
 
 
-def _apply(override: str, tree: dict[str, object], origins: _Origins) -> None:
-    path, equals, raw = override.partition("=")
-    path, raw = path.strip(), raw.strip()
+def _apply_all(overrides: Sequence[str], tree: dict[str, object], origins: _Origins) -> None:
+    for index, override in enumerate(overrides):
+        path, _, raw = (part.strip() for part in override.partition("="))
+        if not raw or not all(path.split(".")):
+            raise ConfigError(
+                f"an override must look like `section.key=value`; got {override!r} "
+                f"({origins.place}). {override_meant(overrides, index)}"
+            )
+        _apply(path, raw, tree, origins)
+
+
+def _apply(path: str, raw: str, tree: dict[str, object], origins: _Origins) -> None:
     names = path.split(".")
-    if not equals or not raw or not all(names):
-        raise ConfigError(
-            f"an override must look like `section.key=value`; got {override!r} ({origins.place}). "
-            "Write key=null for nothing and key='\"\"' for empty text."
-        )
     group = tree
     for depth, name in enumerate(names[:-1], start=1):
         below = group.get(name)
@@ -484,16 +487,8 @@ class _Conversion:
             return None
 
     def _unknown(self, name: object, value: object, siblings: list[str], path: str) -> None:
-        key = _join(path, str(name))
-        near = difflib.get_close_matches(str(name), siblings, n=1)
-        elsewhere = [known for known in self._known if known.rpartition(".")[2] == name]
-        if near:
-            hint = f"Did you mean {_join(path, near[0])}?"
-        elif elsewhere:
-            hint = f"Did you mean {elsewhere[0]}?"
-        else:
-            hint = f"{path or 'The top level'} has: {', '.join(siblings)}."
-        self._wrong(key, "is not a key of the configuration", value, hint)
+        hint = key_meant(str(name), path, siblings, self._known)
+        self._wrong(_join(path, str(name)), "is not a key of the configuration", value, hint)
 
     def _wrong(self, path: str, must: str, value: object, remedy: str) -> None:
         problem = Problem(path or "the configuration", must, _show(value), remedy)

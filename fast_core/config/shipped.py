@@ -47,10 +47,16 @@ def located(path: Path, folder: Path = Path()) -> Path:
         if path.name in names():
             return shipped(path.name)
     inside = sorted(file.glob("*.y*ml"))
+    runs = sorted(file.glob("*/config.yaml"))
     files = [str(other) for other in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
     near = difflib.get_close_matches(str(file), [*files, *(names() if bare else ())], n=1)
     if inside:
         hint = f"It is a folder; did you mean {inside[0]}?"
+    elif runs:
+        hint = (
+            f"It is a folder of runs: `fastloop resume {file}` goes on with one, and "
+            f"`fastloop launch {runs[-1]}` trains as one did."
+        )
     elif near:
         hint = f"Did you mean {near[0]}?"
     elif path.stem in names():

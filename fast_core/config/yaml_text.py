@@ -25,6 +25,12 @@ _FLOAT = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
 )
 
+_OPENED = {
+    "while parsing a flow mapping": "{",
+    "while parsing a flow sequence": "[",
+    "while scanning a quoted scalar": "quote",
+}
+
 
 @dataclass(frozen=True)
 class Document:
@@ -124,7 +130,8 @@ def parse(text: str, source: str) -> Document:
     try:
         tree, node = _read(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{source} is not a valid configuration: {_reason(error)}") from error
+        reason = _reason(error, text.splitlines())
+        raise ConfigError(f"{source} is not a valid configuration: {reason}") from error
     if tree is None or node is None:
         return Document({}, {})
     if not isinstance(tree, dict):
@@ -140,14 +147,22 @@ def parse_value(text: str) -> object:
         return text
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, lines: list[str]) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply."
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"{error}."
-    mark = error.problem_mark
+    mark, began = error.problem_mark, error.context_mark
     where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-    return f"{error.problem or error.context}{where}."
+    line = lines[mark.line].strip() if mark and mark.line < len(lines) else ""
+    if mark and "'\\t'" in str(error.problem):
+        return f"line {mark.line + 1} has a tab before {line!r}; YAML takes spaces alone."
+    said = f"{error.problem or error.context}{where}"
+    said += f": {line[:80]!r}" if line else ""
+    opened = _OPENED.get(str(error.context)) if began else None
+    if began and opened:
+        return f"{said}. Is the {opened} of line {began.line + 1} closed?"
+    return f"{said}."
 
 
 def dump(tree: object) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from msgspec.structs import replace
 
@@ -21,6 +23,7 @@ from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.system.extras import to_install
 from fast_core.system.importing import (
     classes_hint,
     colon_hint,
@@ -30,6 +33,8 @@ from fast_core.system.importing import (
 )
 
 OLDEST = 1  # older ones of Gymnasium end and reset environments differently
+_OF_GYMNASIUM = ("max_episode_steps", "disable_env_checker")  # what `gymnasium.make` takes itself
+_GIVEN = ("render_mode", "num_envs")  # what nobody gives in environment.kwargs
 Env = gymnasium.Env[Any, Any]
 Maker = Callable[[EnvironmentConfig, Place], Env]
 
@@ -78,7 +83,8 @@ def check_gymnasium(version: str = gymnasium.__version__) -> None:
 def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
     kwargs: dict[str, Any] = dict(config.kwargs)
     if config.atari is None:
-        return gymnasium.make(spec, disable_env_checker=True, **kwargs)
+        with explaining(config, spec.entry_point, {**spec.kwargs, **kwargs}):
+            return gymnasium.make(spec, disable_env_checker=True, **kwargs)
     if config.frame_skip > 1:
         raise ConfigError(
             f"environment.frame_skip {config.frame_skip} and environment.atari contradict each "
@@ -86,7 +92,58 @@ def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
         )
     limit = kwargs.pop("max_episode_steps", None)
     kwargs = atari_kwargs(spec, kwargs)
-    return preprocess(gymnasium.make(spec, disable_env_checker=True, **kwargs), config.atari, limit)
+    with explaining(config, spec.entry_point, {**spec.kwargs, **kwargs}):
+        game = gymnasium.make(spec, disable_env_checker=True, **kwargs)
+    return preprocess(game, config.atari, limit)
+
+
+@contextmanager
+def explaining(
+    config: EnvironmentConfig, entry: object, kwargs: Mapping[str, Any]
+) -> Iterator[None]:
+    """Say what is missing, or which arguments there are, where an environment can't be made.
+
+    Args:
+        config: Which environment.
+        entry: What makes it, or where that is.
+        kwargs: What that is given.
+
+    Raises:
+        ConfigError: That is why.
+        Exception: Whatever else a constructor raises.
+    """
+    try:
+        yield
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        extra = re.match(r"gymnasium\.envs\.(mujoco|box2d)", str(entry))
+        lacks = str(error) if isinstance(error, gymnasium.error.Error) else import_fault(error)
+        if extra:
+            lacks = f"a simulator is not installed. Run {to_install(extra[1])}."
+        raise ConfigError(f"environment.id {config.id!r} can't be made: {lacks}") from error
+    except TypeError as error:
+        if said := _misfit(entry, kwargs):
+            raise ConfigError(f"environment.kwargs don't fit {config.id!r}: {said}") from error
+        raise
+
+
+def _misfit(entry: object, kwargs: Mapping[str, Any]) -> str:
+    """Why ``kwargs`` are not what makes an environment takes, and what that is; else nothing."""
+    creator: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    given = {k: v for k, v in kwargs.items() if k not in _OF_GYMNASIUM}
+    try:
+        parameters = inspect.signature(creator).parameters.values()
+        inspect.Signature([*parameters]).bind(**given)
+    except ValueError:  # it has no signature
+        return ""
+    except TypeError as error:
+        free = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        free = [p for p in free if p.name not in _GIVEN]
+        missing = [p.name for p in free if p.default is p.empty and p.name not in given]
+        if missing:
+            return f"{error}. Give it: environment.kwargs.{missing[0]}=VALUE."
+        takes = ", ".join(p.name for p in free) or "none"
+        return f"{error}. It takes: {takes}."
+    return ""
 
 
 def _as_gymnasium_takes(env: Env, kind: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,9 +241,7 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
         if callable(own.get(name)):
             return EnvSpec(id=name, entry_point=config.id)
         classes = [each for each, value in own.items() if isinstance(value, type)]
-        names = [*gymnasium.registry, *classes]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        if near:
+        if near := _nearest(name, [*gymnasium.registry, *classes]):
             hint = f" Nearest: {', '.join(map(repr, near))}."
         elif module:
             hint = f" Of {module!r}: {classes_hint(sys.modules[module], gymnasium.Env)}"
@@ -194,12 +249,28 @@ def registered(config: EnvironmentConfig) -> EnvSpec:
             hint = colon_hint(name)
         raise ConfigError(
             f"environment.id must name a registered environment, or a class as "
-            f"'package.module:Class'; got {config.id!r} ({error}).{hint} environment.modules names "
-            "the modules that register your own."
+            f"'package.module:Class'; got {config.id!r} ({_said(error)}).{hint} "
+            "environment.modules names the modules that register your own."
         ) from error
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         catch_mujoco_warnings()
     return spec
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """Those most like ``name``, whatever their versions, the newest of each first."""
+    by_stem: dict[str, list[str]] = {}
+    space = name.rpartition("/")[0]
+    for each in [each for each in names if each.rpartition("/")[0] in (space, "ALE", "fastloop")]:
+        by_stem.setdefault(each.rpartition("-v")[0].lower() or each.lower(), []).insert(0, each)
+    stem = name.rpartition("-v")[0].lower() or name.lower()
+    near = difflib.get_close_matches(stem, by_stem, n=3, cutoff=0.65)
+    return [each for found in near for each in by_stem[found]][:3]
+
+
+def _said(error: gymnasium.error.Error) -> str:
+    """What Gymnasium says, without what it takes for meant."""
+    return str(error).partition(" Did you mean")[0].rstrip(".")
 
 
 def _pickled(path: str) -> Callable[..., Env]:
@@ -226,6 +297,12 @@ def describe_env(env: Env, config: EnvironmentConfig) -> EnvironmentSpec:
         ConfigError: A space is not supported, or does not fit the configuration.
     """
     limit = env.spec.max_episode_steps if env.spec else None
+    for name in ("observation_space", "action_space"):
+        if not isinstance(space := getattr(env, name, None), gymnasium.Space):
+            raise ConfigError(
+                f"environment {config.id!r} must have {name}, a space of gymnasium.spaces; got "
+                f"{space!r}. Set self.{name} in its __init__."
+            )
     spec = describe(config, env.observation_space, env.action_space, limit)
     return replace(
         spec,

@@ -21,7 +21,7 @@ from fast_core.envs.batched import rows_at
 from fast_core.envs.description import describe
 from fast_core.envs.drawable import Drawable
 from fast_core.envs.made_to_draw import make_to_draw
-from fast_core.envs.making import layers, registered
+from fast_core.envs.making import explaining, layers, registered
 from fast_core.envs.vector_source import (
     VectorStep,
     refuse_deciding_twice,
@@ -234,7 +234,10 @@ def _make(
         if mode is not None:
             kwargs["autoreset_mode"] = mode
         try:
-            made = gymnasium.make_vec(spec, envs, vectorization_mode="vector_entry_point", **kwargs)
+            with explaining(config, entry, {**spec.kwargs, **kwargs, "num_envs": envs}):
+                made = gymnasium.make_vec(
+                    spec, envs, vectorization_mode="vector_entry_point", **kwargs
+                )
             return made, kwargs
         except ValueError:
             if mode is None or mode is modes[-1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -94,6 +95,11 @@ def write(
             missing, or the file doesn't say what the policy says.
     """
     path = check_target(path)
+    if find_spec("torch") is None:
+        raise ExportError(
+            f"a {path.suffix} file is made with torch, which is not installed. Run `pip install "
+            "torch`; a policy itself acts without."
+        )
     # Imported here because torch costs a second or two.
     from fast_core.export.formats import FORMATS, Job, UnknownOperation
     from fast_core.export.program import make_module

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from fast_core.config import RunConfig
+from fast_core.errors import ConfigError
 from fast_core.launcher.calling.given import check_named
 from fast_core.launcher.checkpoints.disk_room import check_disk
 from fast_core.launcher.failures.blame import blaming
@@ -100,9 +102,22 @@ def judge(
         )
         plan = with_room(plan, memory_available())
         scheduler_settings(plan, "")  # has rules of its own
+        _check_torch(plan)
         check_disk(plan, kept_bytes)
         check_memory(plan)
     return Verdict(plan, divided, found)
+
+
+def _check_torch(plan: RunPlan) -> None:
+    """Refuse what needs torch where there is none. A user's algorithm may need none after all."""
+    optimizer, algorithm = plan.config.nodes.optimizer, plan.config.algorithm
+    learns = algorithm.uses_torch(device=optimizer.device, compile=optimizer.compile)
+    ours = type(algorithm).__module__.startswith("fast_core.")
+    if (plan.backend == "torch" or (learns and ours)) and find_spec("torch") is None:
+        raise ConfigError(
+            f"algorithm.name {algorithm.name!r} computes in torch with these keys, and torch is "
+            "not installed. Run `pip install torch`."
+        )
 
 
 def remarks(plan: RunPlan) -> list[str]:

@@ -37,7 +37,7 @@ def test_description_is_that_of_the_environment_of_training() -> None:
         (
             CARTPOLE,
             EnvironmentConfig(id="CartPole-v1", kwargs={"gain": 2}),
-            ["evaluation.environments.windy: environment.id 'CartPole-v1' does not work", "gain"],
+            ["evaluation.environments.windy: environment.kwargs don't fit 'CartPole-v1'", "gain"],
         ),
         (CARTPOLE, EnvironmentConfig(id="CartPool-v1"), ["windy: environment.id", "Nearest"]),
     ],

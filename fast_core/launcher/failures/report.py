@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import traceback
+from pathlib import Path
 
+import fast_core
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.events import Failed
 from fast_core.nodes.node import Node
 from fast_core.system.text import encodable, error_text
+
+_MAKES = "/gymnasium/envs/registration.py"
+_CALLERS = re.compile(
+    rf"{re.escape(str(Path(fast_core.__file__).parent))}/|/gymnasium/core\.py|{_MAKES}"
+)
 
 
 def describe_failure(
@@ -42,11 +50,22 @@ def _context(node: Node) -> dict[str, str]:
 def environment_traceback(error: BaseException) -> str:
     """What an environment raised, with its own traceback; empty if none is behind ``error``.
 
-    How FastLoop came to call it tells nobody anything.
+    How FastLoop and Gymnasium came to call it tells nobody anything, nor where Gymnasium refuses
+    to make it.
     """
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, EnvironmentFailed) and link.__cause__ is not None:
-            return "".join(traceback.format_exception(link.__cause__))
+            return _from_its_code(link.__cause__)
         link = link.__cause__
     return ""
+
+
+def _from_its_code(error: BaseException) -> str:
+    """The traceback from the first frame of an environment on; all of it where there is none."""
+    frame = error.__traceback__
+    while frame is not None and _CALLERS.search(frame.tb_frame.f_code.co_filename):
+        if frame.tb_next is None and frame.tb_frame.f_code.co_filename.endswith(_MAKES):
+            return "" if error.__cause__ is None else _from_its_code(error.__cause__)
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame or error.__traceback__))

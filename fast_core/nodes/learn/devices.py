@@ -26,9 +26,13 @@ def check_device(device: str, key: str) -> None:
     # torch reports a missing device as RuntimeError, AssertionError or NotImplementedError.
     except (RuntimeError, AssertionError) as error:
         cause = str(error).splitlines()[0].partition(". ")[0].removesuffix(".")
+        advice = "Use one of those, or see `fastloop doctor`."
+        if cause.startswith("Expected one of"):  # and each kind that torch has a name for
+            cause = "torch has no such kind of device"
+            advice = "A GPU of NVIDIA's or AMD's is 'cuda'." if "gpu" in device else advice
         raise ConfigError(
             f"{key} must be a device that torch can use here ({', '.join(found_devices())}); got "
-            f"{device!r}: {cause}. Use one of those, or see `fastloop doctor`."
+            f"{device!r}: {cause}. {advice}"
         ) from error
 
 

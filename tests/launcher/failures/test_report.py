@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import gymnasium
 import pytest
 
-from fast_core.config import PolicyConfig
+from fast_core.config import EnvironmentConfig, PolicyConfig
 from fast_core.envs.batch import ALL_ENVS
+from fast_core.envs.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
@@ -54,6 +56,19 @@ def test_environment_is_found_behind_other_errors() -> None:
     outer = raised(ConfigError("does not work"), inner)
     assert environment_traceback(outer).endswith("RuntimeError: no licence\n")
     assert environment_traceback(raised(ConfigError("no such environment"))) == ""
+
+
+class Unmakable(gymnasium.Env[object, object]):
+    def __init__(self) -> None:
+        len(3)  # type: ignore[arg-type]
+
+
+def test_traceback_begins_in_the_environments_own_code() -> None:
+    with pytest.raises(ConfigError) as caught:
+        probe(EnvironmentConfig(id=f"{__name__}:Unmakable"), 0)
+    lines = environment_traceback(caught.value).splitlines()
+    assert __file__ in lines[1] and lines[-1] == "TypeError: object of type 'int' has no len()"
+    assert sum("File " in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(
