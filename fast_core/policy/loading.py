@@ -24,7 +24,7 @@ from fast_core.policy.file import (
     describe,
     read_policy,
 )
-from fast_core.policy.policy import Policy
+from fast_core.policy.policy import Nonfinite, Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.run.learner_file import LEARNER_FILE, load
 from fast_core.run.parameters import ParameterPack
@@ -42,6 +42,7 @@ def load_policy(
     *,
     checkpoint: str | None = None,
     seed: int = 0,
+    nonfinite: Nonfinite = "fail",
 ) -> Policy:
     """Load a trained policy, ready to act in this process.
 
@@ -57,6 +58,8 @@ def load_policy(
             ``evaluation.environments``), ``newest`` or a name under ``checkpoints``; None takes the
             best one if there is any, else the newest.
         seed: Of actions with ``deterministic=False``.
+        nonfinite: What the policy does with NaN and infinity in observations: ``fail`` raises,
+            ``act`` acts on what the network makes of them; see `Policy.__call__`.
 
     Raises:
         CheckpointError: There is no such policy, or it is damaged.
@@ -75,7 +78,7 @@ def load_policy(
         raise ConfigError(f"checkpoint={checkpoint!r} needs a run's directory; {path} is none")
     else:
         file, run, where = _of_file(path)
-    return Policy(file, where=where, device=device, seed=seed, run=run)
+    return Policy(file, where=where, device=device, seed=seed, nonfinite=nonfinite, run=run)
 
 
 def _of_file(path: Path) -> tuple[PolicyFile, Path | None, str]:

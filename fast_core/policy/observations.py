@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,21 @@ from fast_core.envs.masks import Masks
 from fast_core.envs.records import assign, leaf_of, mismatch, rows_of
 from fast_core.errors import PolicyError
 from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
+
+# Networks compute in float32: beyond this their sums overflow, and infinity less infinity is NaN.
+LARGEST = 1e30
+_SURELY_USABLE = 1e36  # a sum of squares, which float32 has
+
+
+def usable(rows: NDArray[Any]) -> bool:
+    """Whether no number is NaN, infinite or beyond `LARGEST`, for the cost of one call."""
+    surely: bool = np.vdot(rows, rows) < _SURELY_USABLE
+    return surely or not _unusable(rows).any()
+
+
+def _unusable(numbers: NDArray[Any]) -> NDArray[np.bool_]:
+    off: NDArray[np.bool_] = ~(np.abs(numbers) <= LARGEST)
+    return off
 
 
 class ObservationReader:
@@ -29,6 +44,7 @@ class ObservationReader:
         self._writer = BatchWriter(environment.tree, environment.action_mask)
         leaves = self._space.parts or (("", self._space),)
         self._choices = [(name, leaf) for name, leaf in leaves if leaf.kind != "box"]
+        self._floats = [name for name, leaf in leaves if leaf.row_dtype.kind == "f"]
 
     def read(self, obs: object) -> tuple[Array, bool]:
         """New rows ``[B, ...]`` of ``obs``, and whether it is a single one.
@@ -49,6 +65,38 @@ class ObservationReader:
         self._check_choices(rows)
         self._check_mask(rows)
         return rows, single
+
+    def unusable(self, rows: Array) -> NDArray[np.bool_] | None:
+        """Which rows ``[B]`` have a number that is not `usable`; None: none has."""
+        found: NDArray[np.bool_] | None = None
+        for name in self._floats:
+            leaf = leaf_of(rows, name) if name else rows
+            if not usable(leaf):
+                off = np.logical_or.reduce(_unusable(leaf).reshape(len(rows), -1), axis=1)
+                found = off if found is None else found | off
+        return found
+
+    def refuse(self, rows: Array) -> NoReturn:
+        """Say what of ``rows`` is not `usable`.
+
+        Raises:
+            PolicyError: It says which entry of which part, and of which row of a batch.
+        """
+        for name in self._floats:
+            leaf = leaf_of(rows, name) if name else rows
+            places = np.argwhere(_unusable(leaf))
+            if len(places):
+                break
+        row, *entry = places[0].tolist()
+        whole = f"part {name!r} of the observation" if name else "the observation"
+        where = f"row {row}: " if len(rows) > 1 else ""
+        at = f" at {entry}" if entry else ""
+        more = f", and {len(places) - 1} more numbers of it" if len(places) > 1 else ""
+        raise PolicyError(
+            f"{where}{whole} is {leaf[(row, *entry)]:g}{at}{more}; a policy acts on finite numbers "
+            f"of at most {LARGEST:g}. Do what is safe in your task where what you observe fails, "
+            "or take what the network makes of it: load_policy(..., nonfinite='act')."
+        )
 
     def _write_one(self, obs: object, rows: Array) -> None:
         (row,) = rows_of(rows, self._spec.tree, self._spec.action_mask)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, get_args
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ from fast_core.config import AlgorithmConfig
 from fast_core.errors import CheckpointError, ConfigError, PolicyError
 from fast_core.policy.checked import CheckedPolicy, make_policy
 from fast_core.policy.file import Origin, PolicyFile, write_policy
-from fast_core.policy.observations import ObservationReader
+from fast_core.policy.observations import ObservationReader, usable
 from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
@@ -27,6 +28,7 @@ from fast_core.system.surroundings import expanded
 if TYPE_CHECKING:
     import gymnasium
 
+Nonfinite = Literal["fail", "act"]
 MOST_IDLE = 32  # networks that are kept ready: one for each call at a time
 _BUILDING = RLock()  # modules of a user's draw from torch's only random stream when they are made
 
@@ -87,6 +89,7 @@ class Policy:
         where: str = "",
         device: str = "cpu",
         seed: int = 0,
+        nonfinite: Nonfinite = "fail",
         run: Path | None = None,
     ) -> None:
         """Build what ``file`` describes.
@@ -96,12 +99,15 @@ class Policy:
             where: What to call it in errors.
             device: Torch device; anything but ``cpu`` needs torch.
             seed: Of actions with ``deterministic=False``.
+            nonfinite: What becomes of NaN and infinity in observations, see `__call__`.
             run: Directory of the run that it was loaded from, if any.
 
         Raises:
             CheckpointError: Its algorithm can't be had, or is another one by now.
-            PolicyError: It can't compute on this device.
+            PolicyError: It can't compute on this device, or ``nonfinite`` is something else.
         """
+        if nonfinite not in get_args(Nonfinite):
+            raise PolicyError(f"nonfinite must be 'fail' or 'act'; got {nonfinite!r}.")
         self.file, self.run, self._where = file, run, where or f"of {file.origin.run}"
         self.config = _algorithm(file, self._where)
         environment = file.environment
@@ -118,10 +124,12 @@ class Policy:
         # A single plain observation, the usual case of who deploys a policy, takes a short way.
         space = environment.observation
         plain = space.kind == "box" and not self._state_size and self._frames == 1
+        plain = plain and nonfinite == "fail"
         self._plain_shape = space.shape if plain else None
         self._plain_dtype = space.row_dtype
-        self._idle: list[_Acting] = []
-        self._give_back(self._take())
+        self._nonfinite: Nonfinite = nonfinite
+        self._plain_floats = space.row_dtype.kind == "f"
+        self._idle = [self._built()]
 
     def make_acting(self) -> CheckedPolicy:
         """What acts, for a caller alone: answers are overwritten by its next call."""
@@ -146,13 +154,9 @@ class Policy:
             ) from error
         return acting
 
-    def _take(self) -> _Acting:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            space = self.environment.observation
-            row = np.zeros((1, *space.shape), space.row_dtype)
-            return _Acting(self.make_acting(), row)
+    def _built(self) -> _Acting:
+        space = self.environment.observation
+        return _Acting(self.make_acting(), np.zeros((1, *space.shape), space.row_dtype))
 
     def _give_back(self, acting: _Acting) -> None:
         if len(self._idle) < MOST_IDLE:
@@ -194,7 +198,10 @@ class Policy:
             policy that has neither memory nor stacked frames.
 
         Raises:
-            PolicyError: The observation or the state is not what the policy takes.
+            PolicyError: The observation or the state is not what the policy takes. NaN, infinity
+                and numbers beyond 1e30 are not, unless it was loaded with ``nonfinite="act"``:
+                then the action is what the network makes of them, and the state of such rows
+                stays what it was.
         """
         if (
             deterministic
@@ -203,10 +210,15 @@ class Policy:
             and obs.dtype == self._plain_dtype
             and state is None
         ):
-            acting = self._take()
+            try:
+                acting = self._idle.pop()
+            except IndexError:
+                acting = self._built()
             policy, row = acting
             try:
                 row[0] = obs
+                if self._plain_floats and not usable(row):
+                    self._reader.refuse(row)
                 output = policy.act(row, noise=self._quiet, explore=False)
                 return _copied(policy.environment_action(output.action)[0]), None
             finally:
@@ -220,22 +232,31 @@ class Policy:
     ) -> tuple[Array, PolicyState | None]:
         stack = self._stacked(rows, state) if self._frames > 1 else None
         memory = self._remembered(len(rows), state) if self._state_size else None
+        unusable = self._reader.unusable(rows)
+        if unusable is not None and self._nonfinite == "fail":
+            self._reader.refuse(rows)
         noise = self._draw(len(rows), deterministic)
-        acting = self._take()
         try:
-            output = acting.policy.act(
-                rows if stack is None else stack,
-                noise=noise,
-                explore=not deterministic,
-                state=memory,
-            )
-            action = acting.policy.environment_action(output.action).copy()
+            acting = self._idle.pop()
+        except IndexError:
+            acting = self._built()
+        try:
+            with nullcontext() if unusable is None else np.errstate(all="ignore"):
+                output = acting.policy.act(
+                    rows if stack is None else stack,
+                    noise=noise,
+                    explore=not deterministic,
+                    state=memory,
+                )
+                action = acting.policy.environment_action(output.action).copy()
             after = None if output.state is None else output.state.copy()
         finally:
             self._give_back(acting)
         if stack is None and memory is None:
             return action, None
-        return action, PolicyState(after, stack)
+        if unusable is None:
+            return action, PolicyState(after, stack)
+        return action, _unless(unusable, PolicyState(after, stack), state, memory)
 
     def _stacked(self, rows: Array, state: PolicyState | None) -> Array:
         if state is None or state.frames is None:
@@ -265,7 +286,12 @@ class Policy:
             for name in wanted
         }
         if has and found == wanted and any(found.values()):
-            return state
+            if state.memory is None or usable(state.memory):
+                return state
+            raise PolicyError(
+                "the state has NaN or infinity in its memory, and so would every later one. Give "
+                "the state of an earlier call, or None where an episode begins."
+            )
         if not any(wanted.values()):
             raise PolicyError(
                 f"the policy {self._where} has neither memory nor stacked frames, so its state is "
@@ -381,6 +407,24 @@ class Policy:
         from fast_core.export import export  # when it is needed, for it takes a while
 
         return export(self.config, self.environment, self.file.arrays(), path)
+
+
+def _unless(
+    unusable: NDArray[np.bool_], after: PolicyState, state: PolicyState | None, memory: Array | None
+) -> PolicyState:
+    """The state ``after`` a call, but in some rows what it was before.
+
+    Where an episode began with such a row, it still begins with the next one.
+    """
+    fresh: NDArray[np.bool_] | None = unusable
+    if state is not None:
+        fresh = None if state.fresh is None else state.fresh & unusable
+    if after.memory is not None and memory is not None:
+        after.memory[unusable] = memory[unusable]
+    if after.frames is not None:
+        known = None if state is None else state.frames
+        after.frames[unusable] = 0 if known is None else known[unusable]
+    return replace(after, fresh=fresh)
 
 
 def _copied(action: Any) -> Any:
