@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from fast_core.errors import ConfigError
 from fast_core.system.owner import Owner, is_dead, this_process
 
 # Environment variables of all processes of a run but the launcher and the watchdog: its private
@@ -46,17 +47,30 @@ Marks = Mapping[str, str]
 
 
 def places() -> list[str]:
-    """Where runs of this user may have their private folders, the best one first."""
-    wanted = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
+    """Where runs of this user may have their private folders, the best one first.
+
+    The last one is there in containers whose root is read-only.
+    """
+    wanted = [os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/dev/shm"]
+    with contextlib.suppress(FileNotFoundError):  # none is usable
+        wanted.insert(1, tempfile.gettempdir())
     return list(dict.fromkeys(place for place in wanted if place))
 
 
 def new_path() -> str:
-    """A short path for a private folder; nothing is made."""
+    """A short path for a private folder; nothing is made.
+
+    Raises:
+        ConfigError: There is no place for one.
+    """
     for place in places():
         if len(os.fsencode(place)) <= _PLACE_BYTES and os.access(place, os.W_OK | os.X_OK):
-            break
-    return os.path.join(place, f"{PREFIX}{secrets.token_hex(4)}")
+            return os.path.join(place, f"{PREFIX}{secrets.token_hex(4)}")
+    raise ConfigError(
+        f"a run needs a folder for its sockets, and none of {', '.join(places())} can be written. "
+        f"Set TMPDIR to one that can, on this machine and with a path of at most {_PLACE_BYTES} "
+        "bytes."
+    )
 
 
 def make_folder(path: str) -> None:

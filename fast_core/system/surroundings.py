@@ -93,6 +93,11 @@ def explained(error: OSError) -> str | None:
             f"too many open files: this process may have {allowed}. Raise the limit, for instance "
             "with `ulimit -n 4096`"
         )
+    if error.errno == errno.ENOENT and "temporary directory" in str(error.strerror):  # Python's
+        return (
+            f"there is no folder for temporary files: {error.strerror}. Set TMPDIR to one that can "
+            "be written"
+        )
     return None
 
 

@@ -21,6 +21,7 @@ from fast_core.config import (
     RunConfig,
     StopConfig,
 )
+from fast_core.errors import ConfigError
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.system import remains, resources
 from fast_core.system.extras import DISTRIBUTION, to_install
@@ -92,6 +93,7 @@ def diagnose() -> list[Finding]:
         *(check_version(name, oldest, _installed(name)) for name, oldest in VERSIONS),
         *(check_optional(*each, present=find_spec(each[0]) is not None) for each in OPTIONAL),
         check_extension(_import_memory),
+        check_private_folder(),
         check_remains(),
         check_cuda(_probe_torch(), has_gpu=Path("/dev/nvidia0").exists()),
     ]
@@ -221,6 +223,14 @@ def check_extension(load: Callable[[], None]) -> Finding:
     except ImportError as error:
         return Finding("C++ extension", "can't be loaded", str(error))
     return Finding("C++ extension", "present")
+
+
+def check_private_folder() -> Finding:
+    """Where the sockets of a run go."""
+    try:
+        return Finding("sockets", f"in {os.path.dirname(remains.new_path())}")
+    except ConfigError as error:
+        return Finding("sockets", "have no place", str(error))
 
 
 def check_remains() -> Finding:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fast_core.cli import WRONG_USE, main
 from fast_core.system import remains
 from fast_core.system.owner import Owner, this_process
+from fast_core.tools.doctor import check_private_folder
 
 
 @pytest.fixture
@@ -18,6 +22,35 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(remains, "places", lambda: [str(tmp_path)])
     monkeypatch.setattr(remains, "_marked", lambda: iter(()))
     return tmp_path
+
+
+def no_temporary_folder() -> str:
+    raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+
+def test_run_on_a_read_only_root_has_its_folder_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python finds no temporary folder there; containers have /dev/shm all the same."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", no_temporary_folder)
+    monkeypatch.setattr(os, "access", lambda path, mode: path == "/dev/shm")
+    assert remains.new_path().startswith("/dev/shm/fastloop-")
+
+
+def test_run_without_any_place_for_its_folder_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", no_temporary_folder)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    launch = ["launch", "ppo_cartpole", f"directory={tmp_path}/runs"]
+    for command in (launch, [*launch, "--inline"]):
+        assert main(command) == WRONG_USE
+        said = capsys.readouterr().err
+        assert "a run needs a folder for its sockets" in said and "Set TMPDIR" in said
+        assert list(tmp_path.iterdir()) == []
+    assert main(["ps"]) == 0
+    assert not check_private_folder().ok
+    assert main(["demo", "screens"]) == 1, "a folder of its own"
+    assert "there is no folder for temporary files: No usable" in capsys.readouterr().err
 
 
 def folder_of(place: Path, owner: Owner, name: str = "fastloop-00000001") -> Path:
