@@ -264,7 +264,8 @@ def result_of(outcome: Outcome) -> Result:
     if outcome.reason == "failed":
         cause = outcome.cause
         assert cause is not None and outcome.directory is not None
-        raise RunFailed(outcome.report, outcome.directory, cause.node, cause.error, cause.traceback)
+        given = outcome.report, outcome.directory, cause.node, cause.error, cause.traceback
+        raise RunFailed(*given) from outcome.origin
     if result is None:
         raise _interrupted(outcome, result)
     return result

@@ -37,7 +37,8 @@ def train(
 
     Raises:
         ConfigError: The configuration is wrong, or does not fit the environment or the machine.
-        RunFailed: The run failed; it carries the first cause and the run's directory.
+        RunFailed: The run failed; it carries the first cause and the run's directory. What a
+            callback raised is its ``__cause__``.
         RunInterrupted: Ctrl-C, a `KeyboardInterrupt`.
     """
     made = as_config(config, overrides)

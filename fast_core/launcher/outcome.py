@@ -25,6 +25,7 @@ class Outcome:
             asked otherwise, as by ``fastloop stop``.
         cause: First cause of a failure.
         report: The same for people: first cause last, with its traceback; empty without a failure.
+        origin: What a callback raised, if that is the cause.
     """
 
     reason: StopReason
@@ -34,6 +35,7 @@ class Outcome:
     signal: signal.Signals | None = None
     cause: Failed | None = None
     report: str = ""
+    origin: BaseException | None = None
 
     @property
     def status(self) -> int:

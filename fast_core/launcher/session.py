@@ -348,19 +348,22 @@ def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain)
     """Say and write how it ended."""
     end, run, progress, interrupts = shell.end, shell.run, session.progress, session.interrupts
     assert end is not None
-    report = ""
+    report, origin = "", None
     if end.reason == "failed":
         assert end.cause is not None
         if end.cause.refused and not session.comebacks:
             raise ConfigError(end.cause.error)
         report = _report(shell, session)
         write_crash(run, report, progress)
+        if shell.telling.host is not None:
+            origin = shell.telling.host.origin(end.cause)
     summary = _with_comebacks(display.summary(), session)
     shell.chronicle.summarise(summary)
     write_records(run, trace, progress)
     summary = replace(summary, report=str(run.report) if run.report.exists() else "")
     progress.finish(summary)
-    return Outcome(end.reason, end.text, run.path, summary, interrupts.signal, end.cause, report)
+    how = end.reason, end.text, run.path, summary, interrupts.signal
+    return Outcome(*how, end.cause, report, origin)
 
 
 def _report(shell: Shell, session: Session) -> str:

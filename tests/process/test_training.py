@@ -241,6 +241,51 @@ def test_signal_ends_the_run_in_order_and_then_the_program(
     assert "went on" not in launched.screen
 
 
+@pytest.mark.parametrize("mode", slow_but(["inline"], ["inline", "process"]))
+def test_what_a_callback_raises_is_the_cause(workplace: Workplace, mode: str) -> None:
+    """So that who searches for settings can tell a trial that was pruned from one that failed."""
+    text = """
+import json
+
+class Pruned(Exception):
+    pass
+
+class Pruning:
+    def __init__(self, method, error):
+        setattr(self, method, lambda record, run: (_ for _ in ()).throw(error))
+
+class Making(Pruning):
+    def state_dict(self):
+        raise self.error
+
+    def load_state_dict(self, state):
+        pass
+
+found = []
+def trial(method):
+    error = Pruned(method)
+    try:
+        train(BASE, callbacks=[Pruning(method, error)], mode=sys.argv[1])
+    except RunFailed as failed:
+        found.append(failed.__cause__ is error)
+
+for method in ("on_start", "on_evaluation", "on_end"):
+    trial(method)
+other = threading.Thread(target=trial, args=("on_metrics",))
+other.start()
+other.join()
+
+making = Making("on_end", None)
+making.error = Pruned("made")
+try:
+    train(BASE, callbacks=[making], mode=sys.argv[1])
+except ConfigError as refused:
+    found.append(refused.__cause__ is making.error)
+json.dump(found, open("result.json", "w"))
+"""
+    assert result(start(workplace, text, mode)) == [True] * 5  # type: ignore[comparison-overlap]
+
+
 @pytest.mark.parametrize("number", slow_but([signal.SIGUSR2], WARNINGS))
 def test_program_that_handles_a_batch_systems_warning_decides_what_follows(
     workplace: Workplace, number: signal.Signals

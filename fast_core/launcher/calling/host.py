@@ -90,6 +90,7 @@ class Host:
         self._looked_s, self._forgiven_s = time.monotonic(), 0.0  # for calls that do not return
         self._given_tasks = self._done_tasks = 0  # each counted by one thread alone
         self._failed: Failed | None = None
+        self._raised: list[_Raised] = []
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._work, name="callbacks", daemon=True)
 
@@ -164,6 +165,10 @@ class Host:
         while self._answers:
             answers.append(self._answers.popleft())
         return answers
+
+    def origin(self, failed: Failed) -> BaseException | None:
+        """What user code raised, if this failure is made of it."""
+        return next((each.__cause__ for each in self._raised if each.failed is failed), None)
 
     def overdue(self, limit_s: float | None, key: str) -> Failed | None:
         """The call that does not return, as a failure, once; None while all is well."""
@@ -244,9 +249,9 @@ class Host:
                 task()
             # Whatever it is: everybody would wait for ever for the answer of a thread that is gone.
             except BaseException as error:
-                failed = error.failed if isinstance(error, _Raised) else _failure("them", error)
-                self._failed = self._failed or failed
-                self._answer(failed)
+                raised = error if isinstance(error, _Raised) else _Raised(_failure("them", error))
+                self._failed = self._failed or raised.failed
+                self._answer_raised(raised)
             finally:
                 self._done_tasks += 1
 
@@ -254,6 +259,10 @@ class Host:
         self._answers.append(answer)
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
+
+    def _answer_raised(self, raised: _Raised) -> None:
+        self._raised.append(raised)
+        self._answer(raised.failed)
 
     def _call(self, by: str, call: Callable[[], object]) -> object:
         """Call user code.
@@ -290,7 +299,7 @@ class Host:
                 except _Raised as raised:
                     if not over:
                         raise
-                    self._answer(raised.failed)  # the others are to end all the same
+                    self._answer_raised(raised)  # the others are to end all the same
                 if (wanted := live.take()) is not None:
                     asked.append(wanted)
                     self._note(wanted)
@@ -351,7 +360,9 @@ class Host:
                 return cause
             failed = raised.failed
             by = failed.doing.removeprefix("calling ")
-            return ConfigError(f"{failed.traceback}callbacks: {by} failed: {failed.error}")
+            refusal = ConfigError(f"{failed.traceback}callbacks: {by} failed: {failed.error}")
+            refusal.__cause__ = cause
+            return refusal
         except FastLoopError as error:
             return error
 

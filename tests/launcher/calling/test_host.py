@@ -161,6 +161,7 @@ def test_whatever_is_raised_is_the_failure(office: Any, error: BaseException) ->
     assert failed.doing == "calling types:SimpleNamespace.on_start"
     assert error_text(error).strip().rstrip(":") in failed.error
     assert "in fail" in failed.traceback and OWN not in failed.traceback
+    assert desk.host.origin(failed) is error
     desk.host.tell("start", [("on_start", START)])  # of no interest any more
     desk.host.end(END, 5.0, "key", lambda: False)
     assert desk.host.take() == []
