@@ -10,6 +10,7 @@ PCG64, never change.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import enum
 import json
 import random
@@ -21,6 +22,11 @@ from fast_core.system.decoding import from_json
 
 _BLOCK = 256
 _SEED_MASK = 0x7FFF_FFFF
+_LIBC = ctypes.CDLL(None)
+_LIBC.initstate.restype = _LIBC.setstate.restype = ctypes.c_void_p
+_LIBC.setstate.argtypes = (ctypes.c_void_p,)
+_LIBC.seed48.restype = ctypes.POINTER(ctypes.c_ushort * 3)
+_OURS = ctypes.create_string_buffer(128)  # what C draws from while a program's own is kept
 
 
 class Role(enum.IntEnum):
@@ -108,25 +114,31 @@ class EpisodeSeeds:
 
 
 def seed_global_generators(seed: int, *key: int) -> None:
-    """Seed the global generators of Python and NumPy before an environment is constructed.
+    """Seed the global generators of Python, NumPy and C before an environment is constructed.
 
     A constructor can draw (a map, say) before anything passes it a seed, and can only take
     global generators for that. ``key`` is role, shard, environment and incarnation: the same
     run constructs the same environments, a restarted shard (a higher incarnation) other ones.
-    The generators are left seeded. Forked nodes would otherwise all begin with the state of
-    the server they were forked from.
+    The generators are left seeded, for simulators whose steps draw from them. Forked nodes would
+    otherwise all begin with the state of the server they were forked from.
     """
-    words = sequence(seed, Role.ENVIRONMENT_CONSTRUCTOR, *key).generate_state(2)
+    words = sequence(seed, Role.ENVIRONMENT_CONSTRUCTOR, *key).generate_state(3)
     random.seed(int(words[0]))
     np.random.seed(int(words[1]))  # noqa: NPY002, it is the legacy generator that needs a seed
+    for seeder in (_LIBC.srand, _LIBC.srandom, _LIBC.srand48):  # the first two are often one
+        seeder(int(words[2]))
 
 
 @contextlib.contextmanager
 def generators_kept() -> Iterator[None]:
     """Give the global generators back as they were: they are a program's own."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one
+    c = _LIBC.initstate(1, _OURS, len(_OURS))
+    c48 = list(_LIBC.seed48((ctypes.c_ushort * 3)()).contents)
     try:
         yield
     finally:
+        _LIBC.setstate(c)
+        _LIBC.seed48((ctypes.c_ushort * 3)(*c48))
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import itertools
 import random
 
@@ -12,6 +13,7 @@ from fast_core.seeding import (
     EpisodeSeeds,
     Role,
     draw_seed,
+    generators_kept,
     load_stream,
     save_stream,
     seed_global_generators,
@@ -104,3 +106,24 @@ def test_global_generators_depend_on_every_part_of_the_key() -> None:
             seed_global_generators(seed, *key)
             drawn.add((random.random(), np.random.random()))  # noqa: NPY002
     assert len(drawn) == 4
+
+
+@pytest.mark.parametrize("draw", ["rand", "random", "lrand48"])
+def test_generators_of_c_depend_on_the_key_and_a_program_keeps_its_own(draw: str) -> None:
+    libc = ctypes.CDLL(None)
+
+    def several() -> tuple[int, ...]:
+        return tuple(libc[draw]() for _ in range(3))
+
+    drawn = set()
+    for shard in (0, 1, 0, 1):
+        seed_global_generators(0, 1, shard, 0, 1)
+        drawn.add(several())
+    assert len(drawn) == 2
+    seed_global_generators(0, 1, 0, 0, 1)
+    libc[draw]()
+    for _ in range(2):
+        with generators_kept():
+            seed_global_generators(0, 1, 1, 0, 1)
+            assert several() in drawn
+    assert (libc[draw](), libc[draw]()) in [each[1:] for each in drawn]

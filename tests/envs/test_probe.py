@@ -45,6 +45,7 @@ def test_arguments_of_make_and_modules_are_used() -> None:
         ("Counter", True),
         ("Mutated", True),
         ("Map", True),
+        ("NativeMap", True),
         ("Unrepeatable", False),
         ("Drifting", False),
         ("Numbered", False),

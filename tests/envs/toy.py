@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 from collections.abc import Callable
@@ -214,6 +215,17 @@ class Map(Counter):
         return np.array([self.steps, self.map, 0.0], np.float32)
 
 
+class NativeMap(Counter):
+    """Draws a map when it is constructed, from a generator of C."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.map = ctypes.CDLL(None).rand()
+
+    def observe(self, noise: float) -> Any:
+        return np.array([self.steps, self.map, 0.0], np.float32)
+
+
 class Unrepeatable(Counter):
     """Takes its noise from a global generator."""
 
@@ -295,6 +307,7 @@ for _each in (
     Lone,
     Map,
     Mutated,
+    NativeMap,
     Numbered,
     Pulled,
     Rooms,
