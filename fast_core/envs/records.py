@@ -60,7 +60,8 @@ def rows_of(array: Array, tree: Tree = "", mask: str | None = None) -> list[Row]
     """
     if isinstance(tree, Branch):
         columns = [rows_of(array, part, mask) for part in tree.parts]
-        return [_RecordRow(tree, rows) for rows in zip(*columns, strict=True)]
+        each = zip(*columns, strict=True) if columns else [()] * len(array)
+        return [_RecordRow(tree, rows) for rows in each]
     leaf = leaf_of(array, tree) if tree else array
     if tree and tree == mask:
         return [_MaskRow(row) for row in leaf]

@@ -58,8 +58,13 @@ def action_spec(space: Space, what: str) -> SpaceSpec:
     """Describe an action space; every element of MultiBinary and of a Box of integers is a choice.
 
     Raises:
-        ConfigError: FastLoop can't handle this kind of space.
+        ConfigError: FastLoop can't handle this kind of space, or it has nothing to choose.
     """
+    if 0 in (space.shape or ()):
+        raise ConfigError(
+            f"{what} is {space!r}, which has no elements. Wrap the environment so that there is "
+            "something to choose."
+        )
     if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind in "iub":
         return _choices(space, what)
     if isinstance(space, spaces.MultiBinary):

@@ -177,5 +177,7 @@ def _first_leaf(
             below = cast("Mapping[object, object]", obs)[key]
         except (KeyError, IndexError, TypeError):
             return None, space
-        return _first_leaf(below, part, space, mask)
+        found = _first_leaf(below, part, space, mask)
+        if found[0] is not None:  # which an empty dict or tuple has not
+            return found
     return None, space

@@ -122,12 +122,13 @@ def test_a_stored_composite_observation_owns_its_bytes(make: Maker) -> None:
         ("top missing", r"the observation lacks the keys \['touch'\]"),
         ("extra", r"part 'arm' .* has the undeclared keys \['wrist'\]"),
         ("other key", r"lacks the keys \['drawn'\] and has the undeclared keys \['drawm'\]"),
+        ("undeclared", r"part 'arm/spare' .* has the undeclared keys \['x'\]"),
         ("shape", r"part 'arm/joints' .* shape \(2,\) of float32, its space declares .*\(3,\)"),
         ("dtype", r"part 'camera' .* of int64, its space declares .* of uint8"),
         ("float", "part 'goal/0' of the observation is a float"),
         ("short tuple", "part 'goal' .* a tuple of 1, its space declares a tuple of 2"),
         ("no dict", "part 'arm' of the observation is a ndarray, its space declares a dict"),
-        ("array", "the observation is a ndarray, its space declares a dict of 4"),
+        ("array", "the observation is a ndarray, its space declares a dict of 5"),
     ],
 )
 def test_a_leaf_that_its_space_does_not_declare_is_named(

@@ -26,8 +26,10 @@ class Robot(gymnasium.Env[Any, Any]):
                     {
                         "joints": Box(-np.inf, np.inf, (3,), np.float32),
                         "drawn": Box(0, 1, (), np.float64),
+                        "spare": Dict({}),
                     }
                 ),
+                "absent": Tuple(()),
                 "goal": Tuple((Discrete(99, start=-1), MultiDiscrete([99, 99]))),
                 "touch": MultiBinary(2),
             }
@@ -63,7 +65,9 @@ class Robot(gymnasium.Env[Any, Any]):
             "arm": {
                 "joints": np.full(3, self.steps, np.float32),
                 "drawn": np.float64(self.drawn),
+                "spare": {},
             },
+            "absent": (),
             "goal": (self.steps, np.full(2, self.steps)),
             "touch": np.full(2, self.steps % 2, np.int8),
         }
@@ -96,11 +100,12 @@ def _spoiled(obs: dict[str, Any], fault: str) -> Any:
     arm, goal = obs["arm"], obs["goal"]
     changes: dict[str, Any] = {
         "": {},
-        "missing": {"arm": {"joints": arm["joints"]}},
+        "missing": {"arm": {"joints": arm["joints"], "spare": {}}},
         "extra": {"arm": arm | {"wrist": 0}},
-        "other key": {"arm": {"joints": arm["joints"], "drawm": 0.0}},
+        "other key": {"arm": {"joints": arm["joints"], "drawm": 0.0, "spare": {}}},
         "shape": {"arm": arm | {"joints": arm["joints"][:2]}},
         "dtype": {"camera": obs["camera"].astype(np.int64)},
+        "undeclared": {"arm": arm | {"spare": {"x": 0}}},
         "float": {"goal": (0.5, goal[1])},
         "short tuple": {"goal": goal[:1]},
         "no dict": {"arm": arm["joints"]},

@@ -124,6 +124,12 @@ def test_composite_actions_are_refused(space: Any) -> None:
         action_spec(space, "the space")
 
 
+@pytest.mark.parametrize("space", [MultiDiscrete([]), Box(-1, 1, (2, 0)), Box(0, 9, (0,), int)])
+def test_actions_in_which_there_is_nothing_to_choose_are_refused(space: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the space is .* which has no elements"):
+        action_spec(space, "the space")
+
+
 @pytest.mark.parametrize(
     ("space", "said"),
     [
