@@ -56,12 +56,13 @@ class Visit:
         url: str,
         *,
         width: int = 1280,
+        height: int = 0,
         theme: str = "dark",
         locale: str = "en-US",
         charts: bool = True,
     ) -> None:
         """``charts``: with the script that draws them, which takes a second to load."""
-        viewport = {"width": width, "height": 844 if width < 600 else 800}
+        viewport = {"width": width, "height": height or (844 if width < 600 else 800)}
         self.context = browser.new_context(viewport=viewport, color_scheme=theme, locale=locale)
         self.page = self.context.new_page()
         self.page.set_default_timeout(1000 * LONGEST_S)
@@ -98,6 +99,19 @@ class Visit:
         script = "all => all.map(each => Number(each.dataset.age))"
         found: list[int] = self.page.locator("#grid canvas[data-age]").evaluate_all(script)
         return found
+
+    def shift(self) -> float:
+        """How much has moved of itself until now, as browsers add it up; under 0.1 is good."""
+        moved: float = self.page.evaluate(
+            """() => new Promise(done => {
+                let sum = 0;
+                const add = entry => sum += entry.hadRecentInput ? 0 : entry.value;
+                const watch = new PerformanceObserver(list => list.getEntries().forEach(add));
+                watch.observe({type: "layout-shift", buffered: true});
+                setTimeout(() => done(sum), 100);
+            })"""
+        )
+        return moved
 
     def points(self) -> dict[str, list[int]]:
         """Points of each line of each chart that is drawn."""

@@ -61,7 +61,8 @@ class Run:
         blind: Tiles of which there are no pictures.
         written: The text of each tile that shows one.
         outcome: How it ended; None while it goes on.
-        delay: Of every picture, seconds.
+        directory: Where it lies.
+        cycles: What nodes do, one state after the other, by kind of node.
     """
 
     def __init__(self, tiles: int = 8, evaluation: bool = True, past: int = 300) -> None:
@@ -76,6 +77,8 @@ class Run:
         self.frames = True
         self.replay = False
         self.events: list[dict[str, Any]] = []
+        self.directory = "runs/ppo_cartpole/2026-11-28_seed7"
+        self.cycles = CYCLES
 
     @property
     def at(self) -> float:
@@ -98,7 +101,7 @@ class Run:
                 "seed": 7,
                 "algorithm": "ppo",
                 "environment": "CartPole-v1",
-                "directory": "runs/ppo_cartpole/2026-11-28_seed7",
+                "directory": self.directory,
                 "mode": "process",
                 "running": self.outcome is None,
                 "outcome": self.outcome,
@@ -190,7 +193,7 @@ class Run:
 
     def node(self, name: str, at: float) -> dict[str, Any]:
         kind = name.split("-")[0]
-        cycle = CYCLES[kind]
+        cycle = self.cycles[kind]
         place = int(at * 1.7 + len(name) + int(name[-1])) % len(cycle)
         waits = SHARES[kind] + 0.05 * math.sin(at)
         return {

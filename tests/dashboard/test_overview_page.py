@@ -43,6 +43,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_nothing_moves_while_the_page_loads(folder: Path, visit: Visiting) -> None:
+    with served(folder) as server:
+        page = visit(server.url)
+        page.until(lambda: lines(page).get("evaluation"), "curves")
+        assert page.shift() < 0.02
+
+
 def cells(visit: Visit, table: str, column: int) -> list[str]:
     rows = visit.page.locator(f"#{table} tbody tr > :nth-child({column})")
     return [text.splitlines()[0] if text else "" for text in rows.all_inner_texts()]

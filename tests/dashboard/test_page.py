@@ -70,6 +70,39 @@ def test_tiles_move_and_charts_draw_without_a_word_in_the_console(
     assert page.said == []
 
 
+@pytest.mark.parametrize(
+    ("tiles", "size", "columns"),
+    [
+        (8, (1366, 768), 4),
+        (8, (1920, 1080), 4),
+        (9, (1280, 720), 4),
+        pytest.param(9, (1920, 1080), 3, marks=slow),
+        pytest.param(12, (1366, 768), 4, marks=slow),
+        pytest.param(1, (1366, 768), 1, marks=slow),
+        pytest.param(16, (1920, 1080), 4, marks=slow),
+    ],
+)
+def test_every_tile_is_seen_and_nothing_moves_while_the_page_loads(
+    visit: Visiting, tiles: int, size: tuple[int, int], columns: int
+) -> None:
+    run = Run(tiles=tiles, evaluation=False)
+    run.notes = {1: "no picture: render() takes longer than 2 s; it is not called any more"}
+    run.replay = True
+    with Stub(run) as stub:
+        page = visit(stub.url, width=size[0], height=size[1], charts=False)
+        page.until(lambda: page.drawn() and min(page.drawn()) >= 1, "all pictures")
+        if tiles == 8:
+            page.page.locator("[data-tile='1'] .note").wait_for()  # which comes later
+        boxes = page.page.locator("#grid > li").evaluate_all(
+            "all => all.map(each => each.getBoundingClientRect())"
+            ".map(box => [box.x, box.bottom, box.width])"
+        )
+        assert page.shift() < 0.02
+        assert len({x for x, _, _ in boxes}) == columns
+        assert max(bottom for _, bottom, _ in boxes) <= size[1]
+        assert min(width for _, _, width in boxes) >= 150
+
+
 @slow
 def test_every_promise_of_the_keyboard_is_kept(run: Run, stub: Stub, visit: Visiting) -> None:
     page = live(visit, stub)
@@ -269,6 +302,26 @@ def test_page_comes_back_when_its_server_does(run: Run, visit: Visiting) -> None
         assert last_watch(again) | {"fps": 0} == watching([1], "both")
         assert {"type": "enlarge", "tile": 1} in [said for _, said in again.heard]
         page.until(lambda: min(page.points()["return"]) > 100, "the history")
+
+
+@slow
+def test_time_line_forgets_another_run_that_was_served_here(run: Run, visit: Visiting) -> None:
+    legend = "#legend > li:visible"
+    with Stub(run) as stub:
+        port = stub.port
+        page = live(visit, stub)
+        page.page.locator("#nodes").scroll_into_view_if_needed()
+        page.until(lambda: page.page.locator(legend).count() > 3, "what nodes do")
+    other = Run(past=0)
+    other.directory, other.cycles = "", dict.fromkeys(run.cycles, ("waiting",))
+    with Stub(other, port):
+        page.until(lambda: page.text("#connection") == "live", "the other run")
+        page.until(lambda: page.page.locator(legend).count() == 1, "its states alone")
+        other.outcome = "stopped"
+        page.page.reload()
+        page.until(lambda: "stopped" in page.text("#banner"), "the end")
+    page.until(lambda: page.page.locator("#connection[data-state=lost]").count(), "the loss")
+    assert "watch" not in page.text("#banner"), "nothing is left of it"
 
 
 @slow

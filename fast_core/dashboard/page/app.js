@@ -16,6 +16,7 @@ import { count, duration, fill, number, say, word } from "./words.js";
 const EVENTS = 200; // that are kept
 const TEXT = 3; // the kind of picture that is none
 const LAYOUTS = ["auto", "classic", "one"];
+const LOADS_MS = 1500; // that are waited for a picture, and again for a greeting
 
 const page = { run: {}, fps: 5, paused: false, ended: null, now: {}, asked: "", lost: false, enlarged: null, next: 0, events: [] };
 const history = new History();
@@ -67,6 +68,7 @@ function countDown() {
 }
 
 function refused(status, text) {
+  reveal();
   banner(status === 401 || status === 403 ? say("token_needed") : say("refused", { why: text.slice(0, 200) }));
 }
 
@@ -98,10 +100,18 @@ function hello(message) {
   charts.changed();
   charts.load();
   watch();
+  setTimeout(reveal, message.frames && message.tiles.length ? LOADS_MS : 0);
+}
+
+/** Show the page: what comes from now on has its place already. */
+function reveal() {
+  grid.settled = true;
+  document.body.classList.remove("loading");
 }
 
 /** Another run is served at this address. */
 function forget() {
+  timeline.forget();
   find("events").replaceChildren();
   history.forget();
   grid.setTiles([]);
@@ -179,7 +189,7 @@ function end(text, aloud = true) {
 /** How the run ended, and where it can be seen once its server is gone. */
 function endText() {
   const text = page.ended ? `${say("ended")}: ${page.ended}` : say("ended");
-  return page.lost ? `${text}\n${say("watch_again", { command: `fastloop watch ${page.run.directory}` })}` : text;
+  return page.lost && page.run.directory ? `${text}\n${say("watch_again", { command: `fastloop watch ${page.run.directory}` })}` : text;
 }
 
 /** Show a picture, then say so: the server sends the next one of its tile only then. */
@@ -195,6 +205,7 @@ async function picture(message) {
     // a picture that is none: the next one may be
   }
   decoding.delete(key);
+  reveal();
   connection.send({ type: "ack", seq: message.seq });
 }
 
@@ -246,6 +257,7 @@ function back() {
 function setLayout(layout) {
   if (layout === "one") return enlarge(grid.chosen, false);
   keep("layout", layout);
+  grid.reshape();
   grid.setLayout(layout);
   back();
   showChoices();
@@ -313,6 +325,7 @@ function clip() {
 
 function begin() {
   applyTheme(null);
+  setTimeout(reveal, 2 * LOADS_MS);
   show(find("all-runs"), /\/run\/[^/]+\/$/.test(location.pathname)); // one of a folder's
   fill(document);
   grid.setLayout(settings.layout);

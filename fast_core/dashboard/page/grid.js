@@ -5,14 +5,23 @@ import { say } from "./words.js";
 import { Tile } from "./tile.js";
 
 const CLASSIC = 8; // 4 x 2
-const LEAST = 160; // pixels that a tile is wide, where there is room for two of them
+const LEAST = 150; // pixels that a tile is wide, where there is room for two of them
 const NARROW = 600; // pixels of the grid under which the classic view is 2 x 4
+const [ACROSS, DOWN] = [8, 10]; // pixels between two tiles
+const SHAPE = 4 / 3; // of a picture, until there is one
+const BELOW = 24; // pixels that stay free under the tiles
 
-/** Columns that show `count` tiles as large as possible in about two thirds of a screen. */
-export function columns(count, width) {
-  const ideal = [0, 1, 2, 2, 2, 3, 3, 4, 4, 3][count] ?? (count <= 12 ? 4 : count <= 20 ? 5 : count <= 24 ? 6 : 8);
-  const fitting = Math.max(Math.floor(width / LEAST), count > 1 ? 2 : 1);
-  return Math.min(ideal, fitting);
+/** The fewest columns in which `count` tiles are all seen in `room` pixels, rows full if possible. */
+export function columns(count, width, room, shape, caption) {
+  const most = Math.max(Math.floor((width + ACROSS) / (LEAST + ACROSS)), count > 1 ? 2 : 1);
+  const fits = (across) => {
+    const wide = (width - ACROSS * (across - 1)) / across;
+    return Math.ceil(count / across) * (wide / shape + caption + DOWN) - DOWN <= room;
+  };
+  let across = 1;
+  while (across < Math.min(most, count) && !fits(across)) across += 1;
+  const fuller = count % across !== 0 && count % (across + 1) === 0 && across < most;
+  return across + fuller;
 }
 
 export class Grid {
@@ -24,9 +33,12 @@ export class Grid {
     this.chosen = 0;
     this.layout = "auto";
     this.inView = new Set();
+    this.shape = SHAPE;
+    this.settled = false; // whether the shape stays, so that nothing moves any more
     this.element = find("grid");
     this.watcher = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "80px" });
     new ResizeObserver(() => this.arrange()).observe(this.element);
+    addEventListener("resize", () => this.arrange());
     find("page-back").addEventListener("click", () => this.turn(-1));
     find("page-on").addEventListener("click", () => this.turn(1));
   }
@@ -61,7 +73,7 @@ export class Grid {
   arrange() {
     const width = this.element.clientWidth;
     const classic = this.layout === "classic";
-    const across = classic ? (width < NARROW ? 2 : 4) : columns(this.tiles.length, width);
+    const across = classic ? (width < NARROW ? 2 : 4) : this.columns(width);
     this.element.style.setProperty("--across", Math.max(across, 1));
     this.across = Math.max(across, 1);
     const from = classic ? this.page * CLASSIC : 0;
@@ -71,6 +83,11 @@ export class Grid {
     put(find("page-of"), say("page_of", { from: from + 1, to, all: this.tiles.length }));
     find("page-back").disabled = this.page === 0;
     find("page-on").disabled = this.page === this.pages - 1;
+  }
+
+  columns(width) {
+    const room = innerHeight - (this.element.getBoundingClientRect().top + scrollY) - BELOW;
+    return columns(this.tiles.length, width, room, this.shape, this.tiles[0]?.caption.offsetHeight ?? 0);
   }
 
   seen(entries) {
@@ -121,20 +138,21 @@ export class Grid {
     for (const each of now.tiles ?? []) this.tile(each.tile)?.update(each, now.best_tile);
   }
 
-  /** Pictures of another kind come from now on, and they give the places their shape. */
+  /** Pictures of another kind come from now on, or other places: the next one gives them its shape. */
   reshape() {
-    this.shaped = undefined;
+    this.settled = false;
   }
 
-  /** The shape of all places is that of the first picture; what is rendered comes before the rest. */
+  /** The shape of all places is that of the first picture. */
   draw(bitmap, picture) {
     const tile = this.tile(picture.tile);
     if (!tile) return;
-    if (!this.shaped || (picture.kind === 1 && this.shaped !== 1)) {
-      this.shaped = picture.kind;
+    if (!this.settled) {
       const widest = picture.kind === 1 ? 1.6 : 4;
-      const shape = Math.min(Math.max(bitmap.width / bitmap.height, 0.8), widest);
-      this.element.style.setProperty("--shape", shape.toFixed(3));
+      this.shape = Math.min(Math.max(bitmap.width / bitmap.height, 0.8), widest);
+      this.element.style.setProperty("--shape", this.shape.toFixed(3));
+      this.settled = true;
+      this.arrange();
     }
     tile.draw(bitmap, picture);
   }

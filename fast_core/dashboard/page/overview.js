@@ -13,6 +13,7 @@ import { Table } from "./table.js";
 import { fill, say } from "./words.js";
 
 const STATES = ["running", "finished", "failed", "interrupted", "unknown"];
+const LOADS_MS = 3000; // that are waited for the first news
 const CHOSEN = 6; // configurations that are drawn at first
 
 const kept = new URLSearchParams(location.hash.slice(1));
@@ -55,6 +56,12 @@ function changed({ whole, come, ended }) {
   if (!whole && come) tell(say("said_new", { n: come }));
   for (const run of whole ? [] : ended.slice(0, 3)) tell(say("said_state", { name: run.name, state: say(`state_${run.state}`) }));
   draw();
+  setTimeout(reveal); // after the curves' places are there
+}
+
+/** Show the page: what comes from now on has its place already. */
+function reveal() {
+  document.body.classList.remove("loading");
 }
 
 /** The configurations that were launched last, of the newest one's environment. */
@@ -125,6 +132,7 @@ function connection(state, text) {
 }
 
 function refused(status, text) {
+  reveal();
   banner(status === 401 ? say("token_needed") : say("refused", { why: text.slice(0, 200) }));
 }
 
@@ -202,6 +210,7 @@ function begin() {
   document.addEventListener("keydown", keys);
   setInterval(() => document.hidden || runs.draw(), 10_000); // ages
   folder.begin();
+  setTimeout(reveal, LOADS_MS);
 }
 
 begin();

@@ -60,7 +60,7 @@ export class SeedCurves {
     const wait = Math.max(0, this.drawnAt + EACH_MS - performance.now());
     this.timer = setTimeout(() => {
       this.timer = 0;
-      this.drawnAt = performance.now();
+      if (this.lines.length) this.drawnAt = performance.now();
       this.draw();
     }, wait);
   }

@@ -142,7 +142,8 @@ export class Tile {
     put(this.rate, fps && ` · ${fps}`);
     put(this.facts, [version, seed].filter(Boolean).join(" · "));
     const note = this.lasting(standing(now));
-    show(this.note, Boolean(note));
+    show(this.note, Boolean(note)); // in the place of the line above it, so that nothing moves
+    show(this.facts, !note);
     put(this.note, note);
     mark(this.note, "title", note);
     this.element.classList.toggle("best", best === this.number);

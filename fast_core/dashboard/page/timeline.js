@@ -62,6 +62,13 @@ export class Timeline {
     this.draw(now);
   }
 
+  /** What nodes of another run did is not what these do. */
+  forget() {
+    this.nodes.clear();
+    this.body.replaceChildren();
+    this.legend.replaceChildren();
+  }
+
   row(name) {
     const canvas = make("canvas", "lane", { "aria-hidden": "true" });
     const row = { canvas, spans: [], state: make("span", "doing"), share: make("span", "share") };
