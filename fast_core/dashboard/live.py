@@ -74,7 +74,7 @@ class LiveRun:
             seed=config.seed,
             algorithm=config.algorithm.name,
             environment=config.environment.id,
-            directory=encodable(plan.run_directory),
+            directory=encodable(plan.run_directory) if plan.kept else "",
             mode=config.mode,
             running=True,
         )

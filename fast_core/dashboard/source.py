@@ -22,7 +22,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         seed: Its seed.
         algorithm: Name of its algorithm.
         environment: Id of its environment.
-        directory: Where it lies.
+        directory: Where it lies; empty where it is gone when the run has ended.
         mode: ``process`` or ``inline``.
         running: Whether it goes on.
         outcome: How it ended; None while it goes on.

@@ -18,12 +18,13 @@ def launch(
     resume_from: Path | None = None,
     callbacks: Sequence[object] = (),
     environment: bytes | None = None,
+    kept: bool = True,
 ) -> Outcome:
     """Train in a new run directory. See `fast_core.launcher.run`."""
     from fast_core.launcher.run import launch as implementation
 
     return implementation(
-        config, resume_from=resume_from, callbacks=callbacks, environment=environment
+        config, resume_from=resume_from, callbacks=callbacks, environment=environment, kept=kept
     )
 
 

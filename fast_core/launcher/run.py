@@ -83,6 +83,7 @@ def launch(
     resume_from: Path | None = None,
     callbacks: Sequence[object] = (),
     environment: bytes | None = None,
+    kept: bool = True,
 ) -> Outcome:
     """Train in a new run directory.
 
@@ -91,6 +92,7 @@ def launch(
         resume_from: A run whose newest checkpoint is the starting point.
         callbacks: Objects as `fast_core.callbacks` says, called after the configuration's.
         environment: What ``environment.pickled`` is to hold; where it lies by default.
+        kept: Whether the caller leaves the directory of a run that has not failed.
 
     Raises:
         FastLoopError: The run could not be started.
@@ -122,7 +124,8 @@ def launch(
                 run.remove()
                 return _never_began(interrupt, progress, interrupts, None)
             continuation = Continuation(checkpoint, manifest, same_directory=False)
-        return carry_through(Session(config, run, continuation, progress, interrupts, callbacks))
+        session = Session(config, run, continuation, progress, interrupts, callbacks, kept=kept)
+        return carry_through(session)
 
 
 def _check_page(config: RunConfig) -> None:

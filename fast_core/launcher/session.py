@@ -80,6 +80,7 @@ class Session:
         callbacks: What is told of it, beside those of the configuration.
         comebacks: What its part after each part that was lost goes on from.
         follower: What of a recorded run it is to do again, None for a run of its own.
+        kept: Whether its directory is left when it has ended; one that failed is, in any case.
     """
 
     config: RunConfig
@@ -90,6 +91,7 @@ class Session:
     callbacks: Sequence[object] = ()
     comebacks: tuple[Comeback, ...] = ()
     follower: Follower | None = None
+    kept: bool = True
 
     @property
     def continued(self) -> bool:
@@ -164,7 +166,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     if session.follower is None:  # nobody can ask one that follows a record
         remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
-    plan = verdict.plan
+    plan = replace(verdict.plan, kept=session.kept)
     if session.follower is not None:
         plan = replace(plan, follows=session.follower.path)
     specs = topology(plan)
@@ -360,7 +362,8 @@ def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain)
     summary = _with_comebacks(display.summary(), session)
     shell.chronicle.summarise(summary)
     write_records(run, trace, progress)
-    summary = replace(summary, report=str(run.report) if run.report.exists() else "")
+    there = summary.run_directory and run.report.exists()
+    summary = replace(summary, report=str(run.report) if there else "")
     progress.finish(summary)
     how = end.reason, end.text, run.path, summary, interrupts.signal
     return Outcome(*how, end.cause, report, origin)

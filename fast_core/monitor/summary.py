@@ -40,14 +40,18 @@ def summary_rows(summary: RunSummary) -> list[tuple[str, str]]:
         total = sum(summary.deaths.values())
         plural = "s" if total > 1 else ""
         text = f"{count(total)} death{plural} of nodes ({died}), {count(summary.nodes_back)} back"
-        rows.append(("restarts", f"{text}; see {summary.run_directory}/crash.txt"))
+        rows.append(("restarts", text + _see(summary, "; see", "crash.txt")))
     if summary.warnings:
-        rows.append(("warnings", f"{count(summary.warnings)}, see {summary.run_directory}/logs"))
-    rows.append(("run directory", summary.run_directory))
-    if summary.report:
-        rows.append(("report", summary.report))
-    rows.extend(_next_steps(summary))
+        rows.append(("warnings", count(summary.warnings) + _see(summary, ", see", "logs")))
+    if summary.run_directory:
+        rows.append(("run directory", summary.run_directory))
+        rows.extend([("report", summary.report)] if summary.report else ())
+        rows.extend(_next_steps(summary))
     return rows
+
+
+def _see(summary: RunSummary, words: str, name: str) -> str:
+    return f"{words} {summary.run_directory}/{name}" if summary.run_directory else ""
 
 
 def summary_text(summary: RunSummary) -> str:

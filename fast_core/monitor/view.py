@@ -215,7 +215,7 @@ class RunSummary:
         outcome: Finished, failed or interrupted.
         text: Why, with figures.
         run_name: The run's name.
-        run_directory: Where everything lies, as the user would type it.
+        run_directory: Where everything lies, as the user would type it; empty where it is gone.
         elapsed_s: Seconds since the start, monotonic.
         env_steps: Environment steps trained on, earlier parts of a resumed run included.
         updates: Optimizer steps, likewise.

@@ -38,6 +38,7 @@ class RunPlan:
         changed: What is not as the configuration says, by key, because callbacks have changed it.
         made_s: How long an environment took to be made and reset where nothing else was.
         follows: Recorded part of a run that this one does again, None for a run of its own.
+        kept: Whether the run directory is there when the run has ended.
     """
 
     config: RunConfig
@@ -53,6 +54,7 @@ class RunPlan:
     changed: Values = field(default_factory=dict)
     made_s: float = 0.0
     follows: str | None = None
+    kept: bool = True
 
     @cached_property
     def names(self) -> Names:

@@ -11,6 +11,7 @@ from typing import Any
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig, yaml_text
 from fast_core.config import file as config_file
+from fast_core.errors import RunFailed
 from fast_core.launcher import Outcome, launch
 
 EMULATED = "Airstriker-Genesis-v0"  # comes with stable-retro
@@ -89,15 +90,21 @@ def screens(
         tiles: How many.
         overrides: Keys of the configuration, as for a launch.
         seconds: How long.
-        keep: Folder for the run directory; by default it is gone afterwards.
+        keep: Folder for the run directory; by default it is gone afterwards, unless it failed.
 
     Raises:
         FastLoopError: It could not be started.
     """
     directory = str(keep or tempfile.mkdtemp(prefix="fastloop-screens-"))
+    kept = keep is not None
     try:
         config = config_of(id or first_there(), tiles, directory, overrides, seconds)
-        return launch(config)
+        outcome = launch(config, kept=kept)
+        kept = kept or outcome.reason == "failed"
+        return outcome
+    except RunFailed:
+        kept = True  # what it says names files
+        raise
     finally:
-        if keep is None:
+        if not kept:
             shutil.rmtree(directory, ignore_errors=True)

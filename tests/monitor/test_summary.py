@@ -28,6 +28,16 @@ def test_interrupted_run_says_how_to_resume_with_a_path_the_shell_takes() -> Non
     assert rows["warnings"] == "3, see runs/my run/1/logs"
 
 
+def test_run_of_which_nothing_is_left_names_no_path() -> None:
+    gone = replace(SUMMARY, run_directory="", warnings=2, deaths={"env-0": 1}, page=True)
+    rows = dict(summary_rows(gone))
+    assert rows["warnings"] == "2"
+    assert not any(
+        "/" in rows[name] or "fastloop" in rows[name]
+        for name in rows.keys() - {"env steps", "updates"}
+    )
+
+
 def test_without_a_checkpoint_nothing_is_promised() -> None:
     rows = dict(summary_rows(replace(SUMMARY, outcome="failed", checkpoint="")))
     assert "none was written" in rows["checkpoint"]

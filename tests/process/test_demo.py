@@ -20,6 +20,8 @@ def test_screens_serve_a_page_and_are_gone_afterwards(workplace: Workplace, kept
     shown = workplace.start(["-m", "fast_core.cli", "demo", "screens", *given, *keep])
     assert shown.wait(60) == 0, shown.screen
     assert "the page of this run: http://127.0.0.1:" in shown.screen
+    assert ("fastloop watch" in shown.screen) is kept
+    assert "fastloop-screens-" not in shown.screen, "a folder that is gone"
     shown.assert_gone()
     folders = {path.name for path in shown.home.iterdir() if path.is_dir()}
     assert folders == ({"here"} if kept else set())

@@ -169,11 +169,12 @@ class Display:
         """How the run ended."""
         shell, now = self._shell, self._shell.statistics()
         assert shell.end is not None
+        kept = shell.plan.kept or shell.end.reason == "failed"
         return RunSummary(
             outcome=shell.end.reason,
             text=shell.end.text,
             run_name=shell.plan.config.name,
-            run_directory=str(shell.run.path),
+            run_directory=str(shell.run.path) if kept else "",
             elapsed_s=now.elapsed_s,
             env_steps=now.env_steps_trained,
             updates=now.updates,
