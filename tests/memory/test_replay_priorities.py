@@ -126,3 +126,21 @@ def test_tree_that_fell_behind_by_whole_logs_catches_up(memory: Memory, written:
         shard.step()
     reader.sync(tree)
     assert len(tree) == reader.valid() == len(windows_of([shard], 2, 2))
+
+
+def test_tree_that_is_far_behind_evicts_each_leaf_once(memory: Memory) -> None:
+    """One step for each row that has gone since would take for ever."""
+    log, newest = new_log(memory, 8, 1), 1 << 62
+    reader = new_reader(log)
+    tree = new_tree(reader)
+    for step in range(9):
+        one_step(log, step)
+    reader.sync(tree)
+    assert len(tree) == 7
+    log.native.restore(0, newest, b"")
+    reader.load(reader.state() | {"positions": np.array([[newest, 1]], np.uint64)})
+    reader.sync(tree)
+    assert len(tree) == 0
+    positions = np.empty((1, 2), np.uint64)
+    reader.positions(positions)
+    assert positions.tolist() == [[newest, newest]]

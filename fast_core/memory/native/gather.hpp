@@ -239,8 +239,10 @@ class ReplayReader : public ReplayWindows {
 
   void evict_gone(PriorityTree& tree, std::uint64_t at) {
     auto& source = sources_[at];
-    for (auto row = source.gone; row < std::min(source.first(), source.seen); ++row)
-      tree.evict(leaf_of(at, row));
+    const auto last = std::min(source.first(), source.seen);
+    // Rows a whole log apart share a leaf, and how far it was behind is what a checkpoint says.
+    auto row = last - std::min(last, capacity());
+    for (row = std::max(row, source.gone); row < last; ++row) tree.evict(leaf_of(at, row));
     source.gone = std::max(source.gone, source.first());
     source.seen = std::max(source.seen, source.first());
     // Rows that are there, but not the frames before them.
