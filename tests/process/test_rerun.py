@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.process.harness import TOY, Launched, Workplace, digests
+from tests.process.harness import TOY, Launched, Workplace, digests, eventually
+from tests.process.test_resume import has_run
 
 pytestmark = pytest.mark.process
 
@@ -90,6 +92,19 @@ def test_rerun_ends_after_the_ticket_with_the_update_that_was_asked_for(
     assert part.wait() == 0, part.screen
     recorded = digests(run)
     assert digests(rerun_of(run)) == {ticket: recorded[ticket] for ticket in range(8)}
+
+
+@pytest.mark.slow
+def test_rerun_of_a_part_that_ctrl_c_ended_has_come_to_its_end(workplace: Workplace) -> None:
+    """It is interrupted only where its own Ctrl-C ends it."""
+    launched = workplace.launch("stop={time_s: 60}", config=RECORDED)
+    eventually(lambda: has_run(launched) and len(digests(launched.run)) > 3, "training")
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == 130, launched.screen
+    again = rerun(workplace, launched, run=launched.run)
+    assert again.wait() == 0, again.screen
+    assert "ran again as recorded, until the recorded run ended: " in again.screen
+    assert digests(rerun_of(launched.run)) == digests(launched.run)
 
 
 @pytest.mark.slow

@@ -146,11 +146,10 @@ class Follower:
     @property
     def over(self) -> str | None:
         """Why nothing more is to be done, None while there is."""
-        so_far = self._so_far()
         if not self._left:
             if self._until is not None and self.version >= self._until:
-                return f"ran again as recorded: {so_far}"
-            return f"ran again as recorded, to the end of the record: {so_far}"
+                return f"ran again as recorded: {self._so_far()}"
+            return f"ran again as recorded, to the end of the record: {self._so_far()}"
         event = self._left[0].event
         died = ""
         if isinstance(event, NodeExited):
@@ -159,8 +158,11 @@ class Follower:
             died = f"{event.node} failed while {event.doing}: {event.error}"
         elif isinstance(event, Failed) and not event.traceback and event.node not in self._failing:
             died = event.error
-        text = f"ran again as recorded, until the recorded run ended: {so_far}; {died}"
-        return text if died else None
+        return self.until_end(died) if died else None
+
+    def until_end(self, why: str) -> str:
+        """What to say where the recorded run ended otherwise than finished."""
+        return f"ran again as recorded, until the recorded run ended: {self._so_far()}; {why}"
 
     def _so_far(self) -> str:
         tickets = "1 ticket" if self.trained == 1 else f"{self.trained} tickets"

@@ -69,6 +69,8 @@ class RerunShell(Shell):
                 break
             took = True
             super().take(event)
+        if took and self.end is not None and self.end.reason == "interrupted":  # as recorded
+            self.end = EndRun("finished", follower.until_end(self.end.text))
         if self.end is None and (text := follower.over) is not None:
             self.end = EndRun("finished", text)
         for node, command in follower.release(self._published(), self._passed()):
