@@ -37,7 +37,7 @@ from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
-from fast_core.system.process_state import is_traced, process_state
+from fast_core.system.process_state import is_traced, process_state, program_without
 from fast_core.system.resources import oom_kills
 
 NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
@@ -71,7 +71,7 @@ class Supervisor:
         self._last_save: LastSave | None = None
         learners = plan.names.optimizers if plan.replays else ()
         self._learners = [memory.stats(name) for name in learners]
-        self._stalls = StallDetector(plan, memory)
+        self._stalls = StallDetector(plan, memory, self._executes)
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
         self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
         self._oom_kills = oom_kills()
@@ -364,8 +364,15 @@ class Supervisor:
         """With what the kernel says of the process that hangs, and its stack."""
         state = process_state(self._tree.children[stall.node].pid)
         context = stall.context | ({"process": state} if state else {})
-        stack = self._stack(stall.node) or "It could not be made to write its stack.\n"
+        stack = (
+            stall.traceback
+            or self._stack(stall.node)
+            or "It could not be made to write its stack.\n"
+        )
         return msgspec.structs.replace(stall, traceback=stack, context=context)
+
+    def _executes(self, name: str) -> str:
+        return program_without(self._tree.children[name].pid, self._memory.segment.fd)
 
     def _stack(self, name: str) -> str:
         """Where a node that hangs is, as it wrote itself; empty if it can't."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+EXEC = "Code that was called in it used os.exec*; let it start the program with subprocess instead"
 STOPPED = "stopped by a signal"
 _STATES = {
     "R": "computing",
@@ -37,3 +39,28 @@ def process_state(pid: int) -> str:
     except OSError:
         return ""
     return _STATES.get(stat.rpartition(")")[2].split()[0], "")
+
+
+def program_without(pid: int, file: int) -> str:
+    """The command line of a process that has nothing of an open ``file`` in its memory.
+
+    A process of ours that had it mapped has executed another program (``os.exec*``) then, and
+    nothing of what it was is left. Empty where it has, where it is gone, or where the kernel does
+    not say.
+    """
+    found = os.fstat(file)
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    there = any(line.split()[3:5] == [device, str(found.st_ino)] for line in lines)
+    return "" if there or not lines else command_line(pid)
+
+
+def command_line(pid: int) -> str:
+    """The command line of a process; empty where the kernel does not say."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").replace("\0", " ").strip()
+    except OSError:
+        return ""

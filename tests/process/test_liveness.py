@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.forms import slow_but
 from tests.process.harness import TOY, Launched, Workplace
 
 pytestmark = pytest.mark.process
@@ -59,6 +60,18 @@ def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
     assert "First cause: node 'env-0'" in launched.screen
     assert "stopped by a signal" in launched.screen
     assert "(most recent call first)" in launched.screen, "it woke up for a moment to say where"
+
+
+@pytest.mark.parametrize("at", slow_but([400], [400, 3]), ids=["stepped", "tried out"])
+def test_environment_that_executes_another_program_is_told_as_that(
+    workplace: Workplace, at: int
+) -> None:
+    """What was the node is gone, and its process is not: `sleep`, which gives no sign of life."""
+    launched = workplace.toy("exec", at=at, length=1000)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert "executes another program in its place: 'sleep 3600'" in last_line(launched)
+    assert "let it start the program with subprocess instead" in last_line(launched)
 
 
 POLICY_NODE = "policy.placement=node"

@@ -137,6 +137,8 @@ class Toy(gymnasium.Env[np.ndarray, np.int64]):
                 raise RuntimeError("caf\udce9")
             case "exit":
                 os._exit(7)
+            case "exec":
+                os.execvp("sleep", ["sleep", str(FOR_EVER_S)])
             case "leave":
                 sys.exit(0)
             case "leave with text":

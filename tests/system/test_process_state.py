@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 
 import pytest
 
-from fast_core.system.process_state import STOPPED, is_traced, process_state
+from fast_core.system.process_state import STOPPED, is_traced, process_state, program_without
 from tests.process.harness import eventually
 
 
@@ -41,3 +42,25 @@ def test_says_whether_a_debugger_holds_a_process() -> None:
         finally:
             child.kill()
     assert not is_traced(child.pid), "there is none any more"
+
+
+def test_says_what_a_process_executes_that_has_not_what_it_had() -> None:
+    """A file, to be mapped; here and in a fork it is, after ``exec`` it is not."""
+    file = os.memfd_create("had")
+    os.ftruncate(file, 4096)
+    with mmap.mmap(file, 4096):
+        assert program_without(os.getpid(), file) == ""
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+            os._exit(0)
+        try:
+            assert program_without(pid, file) == ""
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        with subprocess.Popen(["sleep", "60"]) as child:
+            eventually(lambda: program_without(child.pid, file) == "sleep 60", "another program")
+            child.kill()
+        assert program_without(child.pid, file) == "", "there is none any more"
+    os.close(file)

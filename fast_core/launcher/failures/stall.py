@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from fast_core.memory.stats import StatsRow, StatsSnapshot
 from fast_core.nodes.node import WAIT_LIMIT_S, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system.process_state import EXEC
 
 CHECK_INTERVAL_S = 0.2
 PAUSE_S = 2.0  # a launcher that looks no sooner was itself paused, and saw nothing of the nodes
@@ -127,8 +128,11 @@ class StallDetector:
     Whoever acts on a `Failed` of this finds ``hangs`` set: the process is still there.
     """
 
-    def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
-        self._plan, self._memory = plan, memory
+    def __init__(
+        self, plan: RunPlan, memory: RunMemory, executes: Callable[[str], str] = lambda node: ""
+    ) -> None:
+        """``executes`` names the program that a node's process executes in place of the node."""
+        self._plan, self._memory, self._executes = plan, memory, executes
         self._progress = [
             [memory.progress(shard, group) for group in range(plan.groups)]
             for shard in range(plan.config.rollout.shards)
@@ -235,15 +239,16 @@ class StallDetector:
         return Limit(usual_s, key, what)
 
     def _stopped(self, node: str, row: StatsSnapshot, silent_s: float) -> Failed | None:
-        limit_s = self._plan.config.supervision.heartbeat_timeout_s
-        if silent_s < limit_s:
+        limit_s, stack = self._plan.config.supervision.heartbeat_timeout_s, ""
+        if program := self._executes(node):
+            error = f"its process executes another program in its place: {program!r}. {EXEC}"
+            stack = "Nothing of the node is left, so there is no stack.\n"
+        elif silent_s < limit_s:
             return None
-        return Failed(
-            node=node,
-            doing=NodeState(row.state).name.lower(),
-            error=f"no sign of life for {limit_s:g} s (supervision.heartbeat_timeout_s): the "
-            "process is stopped, or the machine is overloaded or was suspended",
-            traceback="",
-            context={},
-            hangs=True,
-        )
+        else:
+            error = (
+                f"no sign of life for {limit_s:g} s (supervision.heartbeat_timeout_s): the "
+                "process is stopped, or the machine is overloaded or was suspended"
+            )
+        doing = NodeState(row.state).name.lower()
+        return Failed(node, doing, error, stack, {}, hangs=True)

@@ -16,6 +16,7 @@ from fast_core.launcher.processes.tree import Child, ProcessTree, tail, unframe
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.decoding import from_msgpack
+from fast_core.system.process_state import EXEC, command_line
 
 PROBE = "probe"
 # How long the news of a child's death may take from the kernel through the fork server.
@@ -64,7 +65,13 @@ def ask_probe(
     # Of its own, because the tree closes the link of a child that is gone, read or not.
     with open("/dev/null", "rb") as nothing, child.link.dup() as link:
         give(tree, child, start, nothing.fileno(), interrupts)  # every child gets a descriptor
-        answer = await_answer(tree, child, link, interrupts, time.monotonic() + timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        answer = await_answer(tree, child, link, interrupts, deadline_s)
+    if answer is None and child.status is None and time.monotonic() < deadline_s:
+        raise NodeFailed(  # it has closed its end and lives
+            f"the process that looked at environment {start.environment.id!r} executes another "
+            f"program in its place: {command_line(child.pid)!r}. {EXEC}"
+        )
     if answer is None and child.status is None:
         raise NodeFailed(
             f"{_above(tree.stack(child, tree.log))}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import EnvironmentConfig, SupervisionConfig
+from fast_core.events import Failed
 from fast_core.launcher.failures import stall as module
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.memory import StatsColumn
@@ -239,6 +240,22 @@ def test_evaluator_that_acts_is_no_hang(watched: Watched) -> None:
         watched.words(EVALUATOR_ROW)[StatsColumn.PROGRESS] += 1
 
     assert watched.run(5 * STEP_LIMIT_S, beside=act) is None
+
+
+def test_process_that_executes_another_program_is_found_when_its_pulse_has_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path)
+    watched = Watched(stage, monkeypatch)
+    watched.detector = StallDetector(
+        stage.plan, stage.memory, lambda node: "sleep 7" if node == "env-1" else ""
+    )
+    assert watched.run(5) is None, "nobody asks while it gives signs of life"
+    watched.lives = False
+    failure = watched.run(4)
+    assert isinstance(failure, Failed) and (failure.node, failure.hangs) == ("env-1", True)
+    assert failure.error.startswith("its process executes another program in its place: 'sleep 7'")
+    stage.close()
 
 
 def test_learner_that_is_alive_is_not_silent_however_long_it_takes(watched: Watched) -> None:
