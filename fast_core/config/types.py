@@ -572,7 +572,10 @@ class CheckpointConfig(Section, frozen=True):
 
     every_updates: Annotated[
         Count | None,
-        Meta(description="Updates between checkpoints; null writes only the last one."),
+        Meta(
+            description="Updates between checkpoints. The first one comes after a minute and the "
+            "round that is open then, if not before. null writes only the last one."
+        ),
     ] = 5_000
     keep: Annotated[Count, Meta(description="Newest complete checkpoints to keep.")] = 3
     best: Annotated[bool, Meta(description="Keep the policy with the best evaluation too.")] = True
@@ -759,9 +762,9 @@ class SupervisionConfig(Section, frozen=True):
     save_s: Annotated[
         Seconds,
         Meta(
-            description="For a last checkpoint after Ctrl-C; then it ends without one. Time counts "
-            "from the last progress: bytes written, or a step on replay. A second Ctrl-C ends at "
-            "once."
+            description="For a last checkpoint after Ctrl-C, or three times what a round took "
+            "where that is more; then it ends without one. Time counts from the last progress: "
+            "bytes written, a round trained on, or a step on replay. A second Ctrl-C ends at once."
         ),
     ] = 1.0
     grace_s: Annotated[

@@ -84,6 +84,7 @@ class Shell:
         chronicle: What is written and said of the run.
         telling: What callbacks are told.
         page: Where the page is served; None before it is.
+        rounds: How many were trained on in this part of the run.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Shell:
         self._recorder: Recorder | None = None
         self.scores = Scores(run, tuple(plan.config.evaluation.environments))
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
+        self.rounds, self._trained_s = 0, 0.0
         self.chronicle = Chronicle(run, progress, config_text, sources, self._elapsed_s)
         self.failures = Failures(self.chronicle.report)
         keep = plan.config.checkpoint.keep
@@ -207,6 +209,7 @@ class Shell:
             self._recorder.note(event, now_s)
         self._carry_out(self.scheduler.handle(event, now_s))
         if kind is Trained:
+            self.rounds, self._trained_s = self.rounds + 1, now_s
             self._write_metrics(now_s)
         elif kind is not RolloutReady:
             self._desk.heard(event, saving=self.scheduler.saving, folder=self.run.checkpoints)
@@ -343,6 +346,11 @@ class Shell:
         wakeup_s = self.scheduler.next_wakeup_s()
         if wakeup_s is not None and time.monotonic() >= wakeup_s:
             self.take(Tick(self._idle_since_s()))
+
+    def round_s(self, now_s: float) -> float:
+        """How long rounds took in this part of the run, on the average; 0 before the first."""
+        since_s = self.statistics(now_s).elapsed_s - self.began_elapsed_s
+        return (since_s - (now_s - self._trained_s)) / self.rounds if self.rounds else 0.0
 
     def _idle_since_s(self) -> float | None:
         """Since when none of those that the scheduler waits for has been at work."""

@@ -311,22 +311,25 @@ class Supervisor:
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
-            self._last_save = LastSave(self._plan.config.supervision.save_s, now_s)
+            limit_s = self._plan.config.supervision.save_s
+            self._last_save = LastSave(limit_s, self._shell.round_s(now_s), now_s)
             self._shell.take(StopRequested(interrupts.text, save=not again))
         elif self._last_save is not None:
             self._watch_save(self._last_save, now_s)
 
     def _watch_save(self, save: LastSave, now_s: float) -> None:
         """Give up a last checkpoint that does not come forward, and tell of one that takes long."""
-        steps = sum(row.words[_UPDATES] + row.words[_BATCHES] for row in self._learners)
+        steps = self._shell.rounds
+        steps += sum(row.words[_UPDATES] + row.words[_BATCHES] for row in self._learners)
         save.look(self._shell.saving.so_far(), steps, now_s)
         if now_s >= save.deadline_s:
             self._last_save = None
             text = "there was no time for a last checkpoint (supervision.save_s)"
             self._shell.take(StopRequested(f"{self._interrupts.text}; {text}", False))
         elif (nbytes := save.due_news(now_s)) is not None:
+            written = f"{nbytes / 2**20:,.0f} MiB are written"
             text = (
-                f"saving a last checkpoint: {nbytes / 2**20:,.0f} MiB are written; "
+                f"saving a last checkpoint: {written if nbytes else 'the open round comes first'}; "
                 f"{self._interrupts.again} ends at once, without it"
             )
             self._shell.progress.log(LogLine("launcher", "INFO", text))

@@ -11,6 +11,10 @@ the whole, and so does the end.
 Callbacks are told of a checkpoint that is written before training goes on, unless it went on while
 the replay was.
 
+The first one of a run comes with the first round that ends after `FIRST_S`, if it isn't due before:
+where rounds take long, the interval may be most of an hour, and all of that would be lost by a
+death.
+
 One that can't be written, because the disk is full say, is given up once every node is done with
 it. The next one is due when it would have been.
 """
@@ -32,6 +36,8 @@ from fast_core.events import (
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.state import Counters, SavedState, kept
+
+FIRST_S = 60.0
 
 
 class Cut(Enum):
@@ -103,9 +109,10 @@ class Checkpoints:
         saving = self.cut in (Cut.SAVING, Cut.STREAMING)
         return tuple(node for node in self._nodes if saving and node in self._missing)
 
-    def trained(self, updates: int) -> None:
-        """Ask for a checkpoint if training crossed a multiple of the interval."""
-        if self._next_updates is not None and updates >= self._next_updates:
+    def trained(self, updates: int, elapsed_s: float) -> None:
+        """Ask for a checkpoint if training crossed a multiple of the interval, or for the first."""
+        first = self.number == 0 and elapsed_s >= FIRST_S
+        if self._next_updates is not None and (first or updates >= self._next_updates):
             self._next_updates = self._after(updates)
             self.ask()
 

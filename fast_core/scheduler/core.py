@@ -378,7 +378,7 @@ def _trained(run: Run, event: Trained) -> None:
         run.fail(fault)
         return
     run.evaluations.trained(progress.env_steps)
-    run.checkpoints.trained(progress.updates)
+    run.checkpoints.trained(progress.updates, run.elapsed_s)
     scaling.balance(run)
 
 
@@ -441,7 +441,10 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
     again = run.ending is not None and run.ending.reason == "interrupted"
     can_save = run.checkpoints.configured and run.tickets.settled > 0
     if again or not event.save or not can_save or run.began_s is None:
-        run.end("interrupted", event.reason)
+        text = event.reason
+        if event.save and run.tickets.settled == 0:
+            text += ": nothing was trained yet, so there is nothing to save"
+        run.end("interrupted", text)
         return
     run.ending = Ending("interrupted", event.reason, evaluate=False, wait=False, save=True)
     run.restarts.hurry(run.now_s)

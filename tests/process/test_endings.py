@@ -97,6 +97,24 @@ def test_ctrl_c_while_training_is_quick_and_saves(workplace: Workplace) -> None:
     assert list((launched.run / "checkpoints").glob("*/manifest.json"))
 
 
+def test_ctrl_c_waits_for_a_round_that_takes_longer_than_a_save(workplace: Workplace) -> None:
+    launched = workplace.toy("", FIGURES, "supervision.save_s=0.02", step_s=0.03)
+    launched.await_update()
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == INTERRUPTED, launched.screen
+    assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
+
+
+def test_ctrl_c_before_the_first_round_is_trained_on_says_that_nothing_is_saved(
+    workplace: Workplace,
+) -> None:
+    launched = workplace.toy("", step_s=0.5)
+    launched.await_training()
+    launched.signal(signal.SIGINT)
+    assert launched.wait() == INTERRUPTED, launched.screen
+    assert "Ctrl-C: nothing was trained yet, so there is nothing to save" in launched.screen
+
+
 @pytest.mark.parametrize("number", slow_but([signal.SIGTERM, signal.SIGUSR1], STOP_SIGNALS))
 def test_signal_to_the_launcher_ends_the_run_in_order(
     workplace: Workplace, number: signal.Signals

@@ -59,6 +59,22 @@ def test_checkpoint_saves_every_part_then_commits_then_goes_on() -> None:
     assert world.scheduler.statistics().phase == "training"
 
 
+def test_first_checkpoint_comes_with_the_first_round_after_a_minute() -> None:
+    """Where rounds take long, the first due by updates may be an hour away."""
+    world = saving_world(checkpoint_every_updates=12)
+    saves = []
+    for second in (59.9, 60.0, 200.0, 300.0):  # three rounds of updates are an interval
+        collect_all(world)
+        world.now_s = second
+        saves.append(commands(train_one(world), Save))
+        if saves[-1]:
+            save_parts(world)
+            world.start(LAUNCHER)
+            world.finish(LAUNCHER)
+    assert [bool(each) for each in saves] == [False, True, True, False]
+    assert [made.commit.version for made in world.checkpoints] == [8, 12]
+
+
 def test_files_stand_in_node_order_whoever_is_first() -> None:
     world = saving_world(checkpoint_every_updates=4)
     collect_all(world)
@@ -197,8 +213,10 @@ def test_last_checkpoint_is_written_before_the_end_once() -> None:
         assert isinstance(world.log[-1].command, EndRun)
 
 
-def test_without_checkpoints_nothing_is_saved() -> None:
+@pytest.mark.parametrize("began_s", [0.0, 1000.0])
+def test_without_checkpoints_nothing_is_saved(began_s: float) -> None:
     world = saving_world(checkpoint_every_updates=None)
+    world.now_s = began_s
     simulate(world)
     assert commands(world.log, Save) == []
 

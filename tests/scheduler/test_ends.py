@@ -104,6 +104,14 @@ def test_log_lines_change_nothing() -> None:
     assert world.scheduler.statistics() == before
 
 
+def test_stop_before_anything_was_trained_says_that_there_is_nothing_to_save() -> None:
+    world = ready_world(checkpoint_at_end=True)
+    collect_all(world)
+    world.deliver(STOP)
+    text = "SIGINT: nothing was trained yet, so there is nothing to save"
+    assert end_of(world) == EndRun("interrupted", text)
+
+
 def test_stop_without_saving_ends_at_once() -> None:
     world = ready_world(checkpoint_at_end=True)
     collect_all(world)

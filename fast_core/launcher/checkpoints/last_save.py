@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+# An open round may take so many times what one took so far, on the average.
+ROUNDS = 3.0
 # A disk that stands still for longer is given up; a flush to a slow one takes seconds.
 DISK_S = 10.0
 TELL_EVERY_S = 5.0
@@ -27,13 +29,19 @@ class LastSave:
     """The limit on a last checkpoint: so long without progress.
 
     A replay may have gigabytes, so no limit on the whole would be right for every run. Time counts
-    from the last step that an optimizer took or the last bytes that were written or read back;
-    who does not want to wait interrupts once more.
+    from the last round that was trained on, the last step on replay, or the last bytes that were
+    written or read back; who does not want to wait interrupts once more.
     """
 
-    def __init__(self, limit_s: float, now_s: float) -> None:
-        """``limit_s`` is ``supervision.save_s``; an interrupt came at the time ``now_s``."""
-        self._limit_s = limit_s
+    def __init__(self, limit_s: float, round_s: float, now_s: float) -> None:
+        """An interrupt came at the time ``now_s``.
+
+        Args:
+            limit_s: ``supervision.save_s``.
+            round_s: How long rounds took; 0 where there was none.
+            now_s: The time.
+        """
+        self._limit_s = max(limit_s, ROUNDS * round_s)
         self._moved_s = self._told_s = now_s
         self._last: tuple[SavedSoFar, int] | None = None
 
@@ -42,8 +50,8 @@ class LastSave:
 
         Args:
             saved: What is there of the checkpoint.
-            steps: Steps taken by optimizers that learn from replay. A round of others may take
-                long, and does not count as progress.
+            steps: Rounds that were trained on, and steps taken by optimizers that learn from
+                replay.
             now_s: The time.
         """
         if self._last not in (None, (saved, steps)):

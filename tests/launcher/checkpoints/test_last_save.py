@@ -22,14 +22,14 @@ LIMIT_S = 1.0
 
 
 def test_run_that_reaches_no_cut_ends_after_the_limit() -> None:
-    save = LastSave(LIMIT_S, 100.0)
+    save = LastSave(LIMIT_S, 0.0, 100.0)
     for now_s in (100.0, 100.4, 100.9):
         save.look(SavedSoFar(), 0, now_s)
         assert save.deadline_s == 101.0
 
 
 def test_bytes_and_steps_put_the_end_off() -> None:
-    save = LastSave(LIMIT_S, 100.0)
+    save = LastSave(LIMIT_S, 0.0, 100.0)
     save.look(SavedSoFar(), 5, 100.1)
     save.look(SavedSoFar(), 6, 100.9)
     assert save.deadline_s == 101.9, "a step was taken"
@@ -41,18 +41,27 @@ def test_bytes_and_steps_put_the_end_off() -> None:
 
 
 def test_disk_that_stands_still_is_given_time_for_a_flush_and_no_more() -> None:
-    save = LastSave(LIMIT_S, 100.0)
+    save = LastSave(LIMIT_S, 0.0, 100.0)
     save.look(SavedSoFar(), 0, 100.0)
     save.look(SavedSoFar(7), 0, 100.5)
     save.look(SavedSoFar(7), 0, 105.0)
     assert save.deadline_s == 100.5 + DISK_S
-    patient = LastSave(3 * DISK_S, 100.0)
+    patient = LastSave(3 * DISK_S, 0.0, 100.0)
     patient.look(SavedSoFar(7), 0, 100.0)
     assert patient.deadline_s == 100.0 + 3 * DISK_S
 
 
+def test_open_round_may_take_three_times_what_one_took() -> None:
+    save = LastSave(LIMIT_S, 10.0, 100.0)
+    save.look(SavedSoFar(), 7, 100.1)
+    assert save.deadline_s == 130.0
+    save.look(SavedSoFar(), 8, 125.0)
+    assert save.deadline_s == 155.0, "one of several that are open"
+    assert LastSave(LIMIT_S, 0.01, 100.0).deadline_s == 100.0 + LIMIT_S
+
+
 def test_what_takes_long_is_told_now_and_then() -> None:
-    save, told = LastSave(LIMIT_S, 100.0), []
+    save, told = LastSave(LIMIT_S, 0.0, 100.0), []
     for tenth in range(int(22 * TELL_EVERY_S)):
         now_s = 100.0 + tenth / 10
         save.look(SavedSoFar(tenth), 0, now_s)
@@ -76,6 +85,7 @@ class Told:
         self.so_far = SavedSoFar()
         self.progress = SimpleNamespace(log=self.lines.append)
         self.take = self.events.append
+        self.rounds, self.round_s = 0, lambda now_s: 0.0
         self.saving = SimpleNamespace(so_far=lambda: self.so_far)
 
 
@@ -118,7 +128,7 @@ def test_interrupted_run_waits_for_steps_on_replay_and_for_bytes(
             if len(told.events) == 2:
                 ended_s = clock.now_s
                 break
-        # Without a replay the first steps don't count: a round may be long.
+        # Without a replay only whole rounds count.
         assert ended_s == pytest.approx(119.9 + DISK_S if replays else 100.0 + LIMIT_S, abs=0.2)
         last = told.events[-1]
         assert isinstance(last, StopRequested) and not last.save
