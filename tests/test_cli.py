@@ -60,12 +60,12 @@ class Launcher(types.ModuleType):
         return outcome(self._end("resume", run, list(overrides)))
 
     def evaluate_run(self, run: Path, episodes: int | None, **options: object) -> int:
-        unset = (None, False)
+        unset = (None, False, ())
         given = {key: value for key, value in options.items() if not any(value is u for u in unset)}
         return self._end("eval", run, episodes, given)
 
-    def play(self, what: str, checkpoint: str | None) -> int:
-        return self._end("play", what, checkpoint)
+    def play(self, what: str, checkpoint: str | None, modules: Sequence[str]) -> int:
+        return self._end("play", what, checkpoint, *modules)
 
     def sweep(self, file: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
         return types.SimpleNamespace(exit_code=self._end("sweep", file, list(overrides)))
@@ -74,8 +74,10 @@ class Launcher(types.ModuleType):
         given = {key: value for key, value in options.items() if value is not None}
         return self._end("compare", runs, given)
 
-    def export_run(self, run: Path, file: Path, checkpoint: str | None) -> int:
-        return self._end("export", run, file, checkpoint)
+    def export_run(
+        self, run: Path, file: Path, checkpoint: str | None, modules: Sequence[str]
+    ) -> int:
+        return self._end("export", run, file, checkpoint, *modules)
 
     def show_replay(self, run: Path, checkpoint: str | None, top: int) -> int:
         return self._end("replay", run, checkpoint, top)
@@ -187,11 +189,16 @@ def test_compare_hands_over_what_to_compare_and_where(
 
 def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
     assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
-    assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat"]) == 0
+    assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat", "--module", "m"]) == 0
     assert main(["eval", "a", "environment.kwargs.gain=2", "--record", "t.npz"]) == 0
     assert launcher.calls == [
         ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
-        ("eval", Path("a"), None, {"video": Path("b.mp4"), "repeat": True, "explore": True}),
+        (
+            "eval",
+            Path("a"),
+            None,
+            {"video": Path("b.mp4"), "repeat": True, "explore": True, "modules": ["m"]},
+        ),
         (
             "eval",
             Path("a"),
@@ -203,8 +210,8 @@ def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
 
 def test_play_is_handed_over(launcher: Launcher) -> None:
     assert main(["play", "CartPole-v1"]) == 0
-    assert main(["play", "runs/a", "--checkpoint", "newest"]) == 0
-    assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest")]
+    assert main(["play", "runs/a", "--checkpoint", "newest", "--module", "a", "--module", "b"]) == 0
+    assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest", "a", "b")]
 
 
 def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:

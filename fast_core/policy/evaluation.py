@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +32,7 @@ from fast_core.errors import ConfigError, PolicyError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.actor import Actor
 from fast_core.policy.episodes import Episodes
+from fast_core.policy.file_checks import check_code, code_of_environment
 from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
@@ -42,6 +43,7 @@ from fast_core.system.surroundings import expanded, variables_kept
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]
 Watch = Callable[[Instance], None]
 CHANGEABLE = ("environment.", "evaluation.")
+OWN_MODULES = ("fast_core", "gymnasium")  # what environments are made of here, without being asked
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,9 @@ def setting_of(
                 "object, which is in its run and not in its file. Name the run, or say where to "
                 "evaluate it (environment.id=ID; in Python the second argument)."
             )
-        return _of_file(policy, overrides)
+        setting = _of_file(policy, overrides)
+        _check_code(policy, setting.environment, [each.partition("=")[0] for each in overrides])
+        return setting
     own = _own(policy)
     if isinstance(environment, EnvironmentConfig):
         return Setting(environment, EvaluationConfig())
@@ -298,7 +302,10 @@ def setting_of(
     if isinstance(environment, gymnasium.Env):
         return _given(own, lambda: _Kept(environment), environment, EvaluationConfig(envs=1))
     if isinstance(environment, str | os.PathLike):
-        return _named(os.fspath(environment), own)
+        setting = _named(os.fspath(environment), own)
+        if policy is not None and policy.run is None and setting.environment.id == environment:
+            _check_code(policy, setting.environment, ["environment.id"])
+        return setting
     if callable(environment):
         return _given(own, cast("Callable[[], Env]", environment), environment, EvaluationConfig())
     raise ConfigError(
@@ -334,6 +341,17 @@ def _own(policy: Policy | None) -> EnvironmentConfig | None:
 def _of_file(policy: Policy, overrides: Sequence[str] = ()) -> Setting:
     played = {**policy.file.played, "pickled": None}
     return _of_tree({"environment": played}, overrides, f"the policy of {policy.origin.run}")
+
+
+def _check_code(policy: Policy, environment: EnvironmentConfig, given: Iterable[str]) -> None:
+    """Refuse to import what a file names and nobody else does; ``given`` keys were given here."""
+    named = {
+        key: path
+        for key, path in code_of_environment(environment).items()
+        if key.partition("[")[0] not in given
+    }
+    what = f"the environment in the policy of {policy.origin.run}"
+    check_code(what, named, [*OWN_MODULES, *policy.modules], PolicyError)
 
 
 def _of_run(config: RunConfig) -> Setting:

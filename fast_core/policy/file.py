@@ -24,9 +24,11 @@ from fast_core import __version__
 from fast_core.algorithm import Array, Backend, Precision
 from fast_core.config import RunConfig, Section
 from fast_core.errors import CheckpointError
+from fast_core.policy.file_checks import check_environment
 from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.decoding import check_levels, from_msgpack
 from fast_core.system.durable import write_durably
+from fast_core.system.regular_file import open_regular, read_regular
 
 FORMAT = 1
 _BEGINNING = b"\x83\xaffastloop_policy"  # of every file of ours, a map of three
@@ -170,7 +172,7 @@ def write_policy(path: Path, policy: PolicyFile) -> None:
 
 def is_policy(path: Path) -> bool:
     """Whether a file begins as those that `write_policy` writes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(_BEGINNING)) == _BEGINNING
 
 
@@ -196,7 +198,7 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
         CheckpointError: It is missing, damaged, something else, or of a newer FastLoop.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise CheckpointError(f"can't read the policy in {path}: {error.strerror}") from error
     if not data.startswith(_BEGINNING):
@@ -226,9 +228,14 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
 
 def _whole(path: Path, policy: PolicyFile) -> PolicyFile:
     for each in policy.parameters:
-        if each.dtype != "float32" or len(each.data) != 4 * math.prod(each.shape):
+        fits = min(each.shape, default=0) >= 0 and len(each.data) == 4 * math.prod(each.shape)
+        if each.dtype != "float32" or not fits:
             what = f"{each.name!r} of shape {each.shape} and {each.dtype}"
             raise _damaged(path, f"{what} has {len(each.data)} bytes")
+    try:
+        check_environment(policy.environment)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
     return policy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -24,6 +25,7 @@ from fast_core.policy.file import (
     describe,
     read_policy,
 )
+from fast_core.policy.file_checks import check_code, code_of_algorithm
 from fast_core.policy.policy import Nonfinite, Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.run.learner_file import LEARNER_FILE, load
@@ -43,6 +45,7 @@ def load_policy(
     checkpoint: str | None = None,
     seed: int = 0,
     nonfinite: Nonfinite = "fail",
+    modules: Sequence[str] = (),
 ) -> Policy:
     """Load a trained policy, ready to act in this process.
 
@@ -60,6 +63,8 @@ def load_policy(
         seed: Of actions with ``deterministic=False``.
         nonfinite: What the policy does with NaN and infinity in observations: ``fail`` raises,
             ``act`` acts on what the network makes of them; see `Policy.__call__`.
+        modules: Modules of others that a file may import, with all that lies below them: those of
+            an algorithm or network of one's own. What a run names is imported in any case.
 
     Raises:
         CheckpointError: There is no such policy, or it is damaged.
@@ -78,7 +83,11 @@ def load_policy(
         raise ConfigError(f"checkpoint={checkpoint!r} needs a run's directory; {path} is none")
     else:
         file, run, where = _of_file(path)
-    return Policy(file, where=where, device=device, seed=seed, nonfinite=nonfinite, run=run)
+        named = code_of_algorithm(file.algorithm)
+        check_code(f"the policy {where}", named, modules, CheckpointError)
+    return Policy(
+        file, where=where, device=device, seed=seed, nonfinite=nonfinite, run=run, modules=modules
+    )
 
 
 def _of_file(path: Path) -> tuple[PolicyFile, Path | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,6 +92,7 @@ class Policy:
         seed: int = 0,
         nonfinite: Nonfinite = "fail",
         run: Path | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         """Build what ``file`` describes.
 
@@ -101,6 +103,7 @@ class Policy:
             seed: Of actions with ``deterministic=False``.
             nonfinite: What becomes of NaN and infinity in observations, see `__call__`.
             run: Directory of the run that it was loaded from, if any.
+            modules: What may be imported to play in the environment that the file names.
 
         Raises:
             CheckpointError: Its algorithm can't be had, or is another one by now.
@@ -109,6 +112,7 @@ class Policy:
         if nonfinite not in get_args(Nonfinite):
             raise PolicyError(f"nonfinite must be 'fail' or 'act'; got {nonfinite!r}.")
         self.file, self.run, self._where = file, run, where or f"of {file.origin.run}"
+        self.modules = tuple(modules)
         self.config = _algorithm(file, self._where)
         environment = file.environment
         self._check_fields()
@@ -144,6 +148,10 @@ class Policy:
             raise PolicyError(
                 f"the policy {self._where} computes in torch, which is not installed. Run "
                 "`pip install torch`."
+            ) from error
+        except MemoryError as error:
+            raise CheckpointError(
+                f"the policy {self._where} says that it has more than there is memory for: {error}."
             ) from error
         except (RuntimeError, AssertionError) as error:  # what torch says of a device
             if setup.device == "cpu":

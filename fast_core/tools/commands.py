@@ -54,6 +54,14 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
 ]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--module",
+        metavar="NAME",
+        help="A module of yours that a policy file may import; can be given several times.",
+    ),
+]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Whether to return only when it is done.")
 ]
@@ -318,6 +326,7 @@ def evaluate(
     explore: Annotated[
         bool, typer.Option("--explore", help="Act as in training, with exploration.")
     ] = False,
+    modules: Modules = None,
 ) -> None:
     """Evaluate a policy of a run, the best one by default; prints one JSON object."""
     surroundings.reserve_output()
@@ -335,6 +344,7 @@ def evaluate(
             seed=seed,
             repeat=repeat,
             explore=explore,
+            modules=modules or (),
         )
     )
 
@@ -353,12 +363,13 @@ def export(
         ),
     ],
     checkpoint: Checkpoint = None,
+    modules: Modules = None,
 ) -> None:
     """Write a policy of a run to a file that acts without FastLoop, the best one by default."""
     surroundings.reserve_output()
     from fast_core.tools.export import export_run
 
-    raise typer.Exit(export_run(run, output, checkpoint))
+    raise typer.Exit(export_run(run, output, checkpoint, modules or ()))
 
 
 @app.command()
@@ -367,11 +378,12 @@ def play(
         str, typer.Argument(metavar="RUN|CONFIG|ENV", help="What to watch, or to play yourself.")
     ],
     checkpoint: Checkpoint = None,
+    modules: Modules = None,
 ) -> None:
     """Watch a run's policy in a window, or play an environment by keyboard."""
     from fast_core.tools.play import play as play_in_window
 
-    raise typer.Exit(play_in_window(what, checkpoint))
+    raise typer.Exit(play_in_window(what, checkpoint, modules or ()))
 
 
 @app.command()

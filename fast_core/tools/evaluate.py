@@ -44,6 +44,7 @@ def evaluate_run(
     seed: int | None = None,
     repeat: bool = False,
     explore: bool = False,
+    modules: Sequence[str] = (),
 ) -> int:
     """Play a run's policy and print the result as one JSON object.
 
@@ -62,6 +63,7 @@ def evaluate_run(
         repeat: Play the episodes of the run's own evaluations instead, so that the mean on record
             comes out again.
         explore: Act as in training, with exploration.
+        modules: What a policy's file may import, see `load_policy`.
 
     Returns:
         The exit status: 0, or 128 + signal number when interrupted.
@@ -79,7 +81,7 @@ def evaluate_run(
         )
     video = video and video.absolute()  # user code may change the current folder
     mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
-    policy = load_as_in_a_node(path, checkpoint)
+    policy = load_as_in_a_node(path, checkpoint, modules)
     setting = setting_of(policy, overrides=overrides or ())
     with ExitStack() as stack:
         # Without anything to clean up, Ctrl-C ends the process at once.
@@ -121,11 +123,11 @@ def evaluate_run(
     return 0
 
 
-def load_as_in_a_node(path: Path, checkpoint: str | None) -> Policy:
+def load_as_in_a_node(path: Path, checkpoint: str | None, modules: Sequence[str] = ()) -> Policy:
     """Load a policy, and compute with the threads of a node: so the mean on record comes again."""
     for name, value in threads.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    policy = load_policy(path, checkpoint=checkpoint)
+    policy = load_policy(path, checkpoint=checkpoint, modules=modules)
     threads.set_threads(threads.default_threads())
     return policy
 

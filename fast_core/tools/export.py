@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fast_core.export import check_target, write
@@ -10,13 +11,16 @@ from fast_core.system.surroundings import write_result
 from fast_core.tools.unwinding import unwinding
 
 
-def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
+def export_run(
+    path: Path, file: Path, checkpoint: str | None = None, modules: Sequence[str] = ()
+) -> int:
     """Write a run's policy to a file and print a line about it.
 
     Args:
         path: Run directory, the folder of a name's runs, or a policy's file.
         file: The file; its suffix says the format.
         checkpoint: Which policy, see `load_policy`.
+        modules: What a policy's file may import, see `load_policy`.
 
     Returns:
         The exit status: 0, or 128 + signal number when interrupted.
@@ -25,7 +29,7 @@ def export_run(path: Path, file: Path, checkpoint: str | None = None) -> int:
         FastLoopError: There is no such policy, or it can't be written like that.
     """
     target = check_target(file).absolute()  # user code may change the current folder
-    policy = load_policy(path, checkpoint=checkpoint)
+    policy = load_policy(path, checkpoint=checkpoint, modules=modules)
     # `fastloop` ends at once on these, which would leave what is being written.
     try:
         with unwinding():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,13 +26,14 @@ EPISODES = 1000  # then the first one comes again
 _KEYS = 10
 
 
-def play(what: str, checkpoint: str | None) -> int:
+def play(what: str, checkpoint: str | None, modules: Sequence[str] = ()) -> int:
     """Open a window, or write text, until it is closed or somebody presses Ctrl-C.
 
     Args:
         what: A run directory, one of its checkpoints or a policy's file, to watch the policy; a
             configuration file or an environment's id, to play it.
         checkpoint: Which policy of the run, see `load_policy`.
+        modules: What a policy's file may import, see `load_policy`.
 
     Returns:
         The exit status: 0, or 128 + signal number when interrupted.
@@ -41,7 +43,7 @@ def play(what: str, checkpoint: str | None) -> int:
     """
     path = Path(what)
     if path.is_dir() or (path.is_file() and is_policy(path)):
-        return watch(path, checkpoint)
+        return watch(path, checkpoint, modules)
     if checkpoint is not None:
         raise ConfigError(f"--checkpoint needs a run directory; {what!r} is none")
     return play_by_hand(_environment(path, what))
@@ -63,12 +65,12 @@ def _environment(path: Path, what: str) -> EnvironmentConfig:
     return config_file.load(path, [], algorithm_config_type).environment
 
 
-def watch(path: Path, checkpoint: str | None) -> int:
+def watch(path: Path, checkpoint: str | None, modules: Sequence[str] = ()) -> int:
     """Show a run's policy, episode after episode, each with its return.
 
     In a window, or in the terminal where the environment writes text.
     """
-    policy = load_as_in_a_node(path, checkpoint)
+    policy = load_as_in_a_node(path, checkpoint, modules)
     with Interrupts() as interrupts:
         interrupts.raises = True
         setting = setting_of(policy)

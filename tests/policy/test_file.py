@@ -175,14 +175,14 @@ for name in ("torch", "gymnasium", "zmq", "posix_ipc", "yaml", "typer"):
     sys.modules[name] = None  # importing it fails
 import numpy as np
 from fast_core.policy import load_policy
-policy = load_policy(sys.argv[1])
+policy = load_policy(sys.argv[1], modules=sys.argv[2:])
 obs = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 print(policy.version, policy(obs)[0].tolist(), policy(obs[0])[0])
 """
 
 
-def deployed(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", DEPLOYED, str(path)]
+def deployed(path: Path, folder: Path, *modules: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", DEPLOYED, str(path), *modules]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
@@ -204,9 +204,9 @@ def test_an_own_algorithm_is_imported_and_a_missing_one_named(tmp_path: Path) ->
     policy = a_policy()
     own = msgspec.structs.replace(policy, algorithm={**policy.algorithm, "name": "mine:Mine"})
     write_policy(tmp_path / "p", own)
-    assert deployed(tmp_path / "p", tmp_path).stdout.startswith("1 [")
+    assert deployed(tmp_path / "p", tmp_path, "mine").stdout.startswith("1 [")
     (tmp_path / "empty").mkdir()
-    said = deployed(tmp_path / "p", tmp_path / "empty").stderr.splitlines()[-1]
+    said = deployed(tmp_path / "p", tmp_path / "empty", "mine").stderr.splitlines()[-1]
     assert said.startswith(
         f"fast_core.errors.CheckpointError: the policy in {tmp_path / 'p'} can't"
     )

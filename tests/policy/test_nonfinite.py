@@ -24,7 +24,7 @@ FLOATS = [kind for kind in KINDS if kind not in ("pixels", "first choice")]
 def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def load(kind: str, **how: Any) -> tuple[Policy, Any]:
         played = play(tmp_path, kind, monkeypatch)
-        policy = load_policy(played.file, **how)
+        policy = load_policy(played.file, modules=["tests"], **how)
         return policy, batch(policy, played.asked[0][0])
 
     yield load

@@ -42,7 +42,7 @@ def test_actions_are_those_of_the_evaluator_node(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = play(tmp_path, kind, monkeypatch)
-    policy = load_policy(played.file)
+    policy = load_policy(played.file, modules=["tests"])
     assert (policy.version, policy.env_steps) == (7, 70)
     assert policy.origin.mean_return == pytest.approx(np.mean(played.returns))
     state: PolicyState | None = None
@@ -259,7 +259,10 @@ def test_on_a_gpu_it_does_the_same(
     if not torch.cuda.is_available():
         pytest.skip("there is none")
     played = play(tmp_path, kind, monkeypatch)
-    here, there = load_policy(played.file), load_policy(played.file, device="cuda")
+    here, there = (
+        load_policy(played.file, modules=["tests"]),
+        load_policy(played.file, device="cuda"),
+    )
     given = batch(here, played.asked[0][0])
     np.testing.assert_allclose(there(given)[0], here(given)[0], atol=1e-3)
 

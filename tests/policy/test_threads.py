@@ -53,7 +53,7 @@ def test_two_calls_at_once_get_each_its_own_answer(
     kind: str, single: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = play(tmp_path, kind, monkeypatch)
-    policy = load_policy(played.file)
+    policy = load_policy(played.file, modules=["tests"])
     shape = policy.config.noise(policy.environment).shape
     monkeypatch.setattr(policy, "_draw", lambda count, _: np.full((count, *shape), 0.3, np.float32))
     observations = [batch(policy, played.asked[step][0]) for step in (0, -1)]
