@@ -48,7 +48,7 @@ svg{width:100%;border:1px solid var(--rule);border-radius:6px}
 svg text{font-size:10px;fill:var(--soft)}svg .title{font-size:12px;font-weight:600;fill:var(--ink)}
 svg .last{font-size:12px;text-anchor:end;fill:var(--line)}svg .end{text-anchor:end}
 svg .mid{text-anchor:middle}.grid{stroke:var(--rule)}
-.band{fill:var(--line);opacity:.16}.returns{grid-template-columns:repeat(auto-fill,minmax(460px,1fr))}
+.band{fill:var(--line);opacity:.16}.returns{grid-template-columns:repeat(auto-fill,minmax(min(460px,100%),1fr))}
 .line{fill:none;stroke:var(--line);stroke-width:1.5;stroke-linejoin:round}.dot{fill:var(--line)}
 pre{overflow:auto;border:1px solid var(--rule);border-radius:6px;padding:.75rem;font-size:.8rem}
 table{border-collapse:collapse;font-size:.85rem}td,th{padding:.15rem 1rem .15rem 0;text-align:left;
@@ -86,7 +86,7 @@ def report_html(run: RunDirectory) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
-        f"<body>{''.join(sections)}</body></html>\n"
+        f"<body><main>{''.join(sections)}</main></body></html>\n"
     )
 
 
@@ -195,4 +195,6 @@ def _preformatted(heading: str, path: Path) -> str:
     if not path.is_file():
         return ""
     text = path.read_text("utf-8", "replace")
-    return f"<h2>{heading}</h2><pre>{escape(text)}</pre>"
+    # It may be wide, and is scrolled by keyboard then.
+    named = f'tabindex="0" role="region" aria-label="{heading}"'
+    return f"<h2>{heading}</h2><pre {named}>{escape(text)}</pre>"

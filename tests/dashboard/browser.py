@@ -132,3 +132,13 @@ class Visit:
 
     def close(self) -> None:
         self.context.close()
+
+
+def check_look(page: Any, width: int, what: str) -> None:
+    """See whether what is shown can be used by everybody, and is not too wide."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+    found = Axe().run(page, options={"runOnly": rules, "resultTypes": ["violations"]})
+    assert found.violations_count == 0, f"{what}: {found.generate_report()}"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, what
