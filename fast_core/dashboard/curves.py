@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -44,14 +44,15 @@ class Curves:
     """The curves of runs by their directories; the least recently used are forgotten."""
 
     def __init__(self) -> None:
-        self._read: OrderedDict[Path, GrowingCurves] = OrderedDict()
+        self._read: OrderedDict[tuple[Path, tuple[str, ...]], GrowingCurves] = OrderedDict()
 
-    def of(self, path: Path) -> GrowingCurves:
-        """Those of a run as they are now."""
-        curves = self._read.pop(path, None)
+    def of(self, path: Path, metric: str = RETURN) -> GrowingCurves:
+        """Those of a run as they are now, a metric beside `METRICS` by itself."""
+        key = path, METRICS if metric in METRICS else (metric,)
+        curves = self._read.pop(key, None)
         if curves is None:
-            curves = GrowingCurves(path, METRICS, _POINTS)
-        self._read[path] = curves
+            curves = GrowingCurves(path, key[1], _POINTS)
+        self._read[key] = curves
         if len(self._read) > _RUNS:
             self._read.popitem(last=False)
         curves.read()
@@ -59,7 +60,12 @@ class Curves:
 
     def forget(self, path: Path) -> None:
         """A run is no more."""
-        self._read.pop(path, None)
+        for key in [each for each in self._read if each[0] == path]:
+            del self._read[key]
+
+    def names(self, paths: Iterable[Path]) -> list[str]:
+        """Every metric that one of the runs has."""
+        return sorted({name for path in paths for name in self.of(path).series(RETURN).names})
 
     def curve(self, seeds: Sequence[Sequence[Path]], metric: str) -> Curve:
         """A metric over seeds.
@@ -67,11 +73,11 @@ class Curves:
         Args:
             seeds: The runs of each seed, newest first; the first that has a value counts, so that
                 a seed is one sample.
-            metric: One of `METRICS`.
+            metric: Its name in ``metrics.jsonl``.
         """
         known = []
         for runs in seeds:
-            series = (self.of(path).series(metric) for path in runs)
+            series = (self.of(path, metric).series(metric) for path in runs)
             if (first := next((one for one in series if one.values.size), None)) is not None:
                 known.append(first)
         return _curve(band(known), len(known))

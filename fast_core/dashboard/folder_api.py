@@ -16,6 +16,7 @@ from fast_core.dashboard.curves import METRICS, Curve
 from fast_core.dashboard.overview import Overview
 
 MOST_CURVES = 64  # asked for at once
+MOST_LETTERS = 200  # of a metric's name
 _LOOK_S = 1.0  # at least, between two looks at the folder
 _SHARE = 0.05  # of the time, at most, for looking
 _LONGEST_S = 30.0
@@ -50,16 +51,19 @@ class FolderApi:
             self._look()
             return _json.encode(self.overview.news(mark))
 
-    def curves(self, groups: list[str], runs: list[str]) -> bytes:
-        """The curves of groups and of single runs by their ids, as JSON."""
-        with self._lock:
-            found = {each: self._both(self.overview.curve, each) for each in groups}
-            found |= {each: self._both(self.overview.run_curve, each) for each in runs}
-            return _json.encode(found)
+    def curves(self, ids: list[str], metric: str = "") -> bytes:
+        """The curves of groups and of single runs by their ids, as JSON.
 
-    def _both(self, curve: Callable[[str, str], Curve], id_: str) -> dict[str, Curve]:
-        evaluation, training = METRICS
-        return {"evaluation": curve(id_, evaluation), "training": curve(id_, training)}
+        Beside those of both returns, and the names of all, that of a ``metric`` where one is asked.
+        """
+        with self._lock:
+            return _json.encode({each: self._curves_of(each, metric) for each in ids})
+
+    def _curves_of(self, id_: str, metric: str) -> dict[str, Curve | list[str]]:
+        shown = dict(zip(("evaluation", "training"), METRICS, strict=True))
+        shown |= {"chosen": metric} if metric else {}
+        curves = {name: self.overview.curve(id_, each) for name, each in shown.items()}
+        return {**curves, "metrics": self.overview.metrics(id_)}
 
     def _look(self) -> None:
         began_s = self._clock()
@@ -76,8 +80,9 @@ class FolderApi:
 
     async def _curves(self, request: Request) -> Response:
         asked = request.query_params
-        groups, runs = asked.getlist("group"), asked.getlist("run")
-        if len(groups) + len(runs) > MOST_CURVES:
-            return PlainTextResponse(f"at most {MOST_CURVES} curves can be asked for\n", 400)
-        data = await run_in_threadpool(self.curves, groups, runs)
+        ids, metric = asked.getlist("id"), asked.get("metric", "")
+        if len(ids) > MOST_CURVES or len(metric) > MOST_LETTERS:
+            text = f"at most {MOST_CURVES} curves, of a metric of {MOST_LETTERS} letters\n"
+            return PlainTextResponse(text, 400)
+        data = await run_in_threadpool(self.curves, ids, metric)
         return Response(data, media_type="application/json")

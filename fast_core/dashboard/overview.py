@@ -193,21 +193,24 @@ class Overview:
         """The directory of a run by its id; None where there is no such run."""
         return self._paths.get(run)
 
-    def curve(self, group: str, metric: str) -> Curve:
-        """A metric of a group over its seeds, as it is now; nothing for an unknown group.
+    def curve(self, id_: str, metric: str) -> Curve:
+        """A metric of a run, or of a group over its seeds, as it is now; else nothing.
 
         Of runs with the same seed the newest that has a value counts.
         """
-        runs = next((each.runs for each in self._groups if each.id == group), ())
+        return self.curves.curve(self._seeds(id_), metric)
+
+    def metrics(self, id_: str) -> list[str]:
+        """Every metric that a run, or one of a group, has."""
+        return self.curves.names(path for paths in self._seeds(id_) for path in paths)
+
+    def _seeds(self, id_: str) -> list[list[Path]]:
+        """The runs of each seed of a group, newest first, or a run alone."""
+        runs = next((each.runs for each in self._groups if each.id == id_), (id_,))
         seeds: dict[int | None, list[Path]] = {}
         for path in (self._paths[run] for run in runs if run in self._paths):
             seeds.setdefault(self._known[path].row.seed, []).append(path)
-        return self.curves.curve(list(seeds.values()), metric)
-
-    def run_curve(self, run: str, metric: str) -> Curve:
-        """A metric of one run, as it is now; nothing for an unknown run."""
-        path = self._paths.get(run)
-        return self.curves.curve([] if path is None else [[path]], metric)
+        return list(seeds.values())
 
     def _forget(self, path: Path) -> None:
         known = self._known.pop(path)

@@ -100,12 +100,19 @@ async def test_page_is_told_what_there_is_and_then_what_is_new(folder: Path) -> 
     again = (await page.get(f"/api/runs?since={whole['mark']}")).json
     assert (again["whole"], again["runs"], again["groups"]) == (False, [], None)
     (group,), (run,) = whole["groups"], whole["runs"]
-    curves = (await page.get(f"/api/curves?group={group['id']}&run={run['id']}&run=none")).json
+    asked = f"/api/curves?id={group['id']}&id={run['id']}&id=none"
+    curves = (await page.get(asked)).json
     assert curves[group["id"]]["evaluation"]["mean"] == [1.0, 2.0]
     assert curves[run["id"]]["training"]["env_steps"] == []
     assert curves["none"]["evaluation"]["runs"] == 0
-    many = "&".join(["run=x"] * (MOST_CURVES + 1))
-    assert (await page.get(f"/api/curves?{many}")).status == 400
+    assert curves[run["id"]]["metrics"] == ["eval/quarantined_share", "eval/return_mean"]
+    assert "chosen" not in curves["none"] and curves["none"]["metrics"] == []
+    curves = (await page.get(f"{asked}&metric=eval/quarantined_share")).json
+    assert curves[group["id"]]["chosen"]["mean"] == [0.0, 0.0]
+    assert curves[run["id"]]["evaluation"]["mean"] == [1.0, 2.0]
+    assert (await page.get(f"{asked}&metric=no/such")).json[run["id"]]["chosen"]["runs"] == 0
+    for many in ("&".join(["id=x"] * (MOST_CURVES + 1)), f"metric={'x' * 1000}"):
+        assert (await page.get(f"/api/curves?{many}")).status == 400
 
 
 def test_folder_is_looked_at_only_as_often_as_its_size_allows(tmp_path: Path) -> None:

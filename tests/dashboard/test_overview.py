@@ -155,7 +155,7 @@ def test_same_seed_twice_is_one_sample_the_newest_with_a_value(tmp_path: Path) -
 def test_long_series_are_thinned_evenly_and_keep_both_ends(tmp_path: Path) -> None:
     path = made_run(tmp_path, values=[float(i) for i in range(5000)], every=1)
     (row,) = looked(overview := Overview(tmp_path)).runs
-    found = overview.run_curve(row.id, EVALUATION)
+    found = curve(overview, row.id)
     assert 200 < len(found.env_steps) <= 300 and found.env_steps[-1] == 5000
     gaps = [b - a for a, b in zip(found.env_steps, found.env_steps[1:], strict=False)]
     assert max(gaps) < 4 * min(gaps[1:-1])

@@ -104,6 +104,25 @@ def test_runs_are_told_drawn_and_followed(folder: Path, visit: Visiting) -> None
         assert page.text("#connection") == "live"
 
 
+def test_any_metric_is_drawn_beside_the_returns_and_kept_in_the_address(
+    folder: Path, visit: Visiting
+) -> None:
+    with served(folder) as server:
+        page = visit(server.url)
+        page.until(lambda: lines(page).get("evaluation"), "the curves")
+        assert page.page.locator("[data-metric=chosen]").is_hidden()
+        for _ in range(2):
+            page.until(lambda: page.page.locator("#metric option").count() == 3, "the metrics")
+            page.page.locator("#metric").select_option("eval/quarantined_share")
+            page.until(lambda: lines(page)["chosen"], "the metric's curve")
+            assert page.text("[data-metric=chosen] h3") == "CartPole-v1: eval/quarantined_share"
+            page.page.reload()
+        page.until(lambda: lines(page).get("chosen"), "the metric, after a reload")
+        page.page.locator("#metric").select_option("")
+        page.page.locator("[data-metric=chosen]").wait_for(state="hidden")
+        assert page.said == []
+
+
 def test_everything_is_reached_by_keyboard_and_kept_in_the_address(
     folder: Path, visit: Visiting
 ) -> None:

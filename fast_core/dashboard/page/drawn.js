@@ -13,8 +13,22 @@ export class Drawn {
   constructor(folder, { changed }) {
     Object.assign(this, { folder, changed, most: MOST });
     this.known = new Map(); // id -> {look, curves, version}
+    this.metric = ""; // that is drawn beside the returns
     this.fetching = false;
     this.timer = 0;
+  }
+
+  /** Draw this metric, too; none if it is empty. */
+  choose(metric) {
+    this.metric = metric;
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.refresh();
+  }
+
+  /** Every metric of what is drawn. */
+  get metrics() {
+    return [...new Set([...this.known.values()].flatMap((each) => each.curves?.metrics ?? []))].sort();
   }
 
   get ids() {
@@ -50,7 +64,7 @@ export class Drawn {
       dash: DASHES[Math.floor(number / COLOURS)],
       style: STYLES[Math.floor(number / COLOURS)],
     };
-    this.known.set(id, { look, curves: null, version: -1 });
+    this.known.set(id, { look, curves: null, version: "" });
   }
 
   /** Fetch the curves of what has changed since they were fetched; drop what is no more. */
@@ -70,14 +84,13 @@ export class Drawn {
 
   version(id) {
     const record = this.record(id);
-    return record?.version ?? `${record?.state} ${record?.env_steps} ${record?.last}`;
+    return `${this.metric} ${record?.version ?? `${record?.state} ${record?.env_steps} ${record?.last}`}`;
   }
 
   async fetch() {
     this.fetching = true;
     const wanted = this.due().map((id) => [id, this.version(id)]);
-    const kind = (id) => (this.folder.runs.has(id) ? "run" : "group");
-    const query = new URLSearchParams(wanted.map(([id]) => [kind(id), id]));
+    const query = new URLSearchParams([["metric", this.metric], ...wanted.map(([id]) => ["id", id])]);
     try {
       const answer = await fetch(`api/curves?${query}`, { cache: "no-store" });
       if (!answer.ok) throw new Error(answer.statusText);

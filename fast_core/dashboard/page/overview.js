@@ -17,7 +17,7 @@ const LOADS_MS = 3000; // that are waited for the first news
 const CHOSEN = 6; // configurations that are drawn at first
 
 const kept = new URLSearchParams(location.hash.slice(1));
-const page = { filter: kept.get("q") ?? "", state: kept.get("state") ?? "", sort: kept.get("sort") ?? "age", chosen: kept.has("draw") };
+const page = { filter: kept.get("q") ?? "", state: kept.get("state") ?? "", sort: kept.get("sort") ?? "age", metric: kept.get("metric") ?? "", chosen: kept.has("draw") };
 const folder = new Folder({ changed, connection, refused });
 const curves = new SeedCurves(settings);
 const drawn = new Drawn(folder, { changed: drawAgain });
@@ -41,7 +41,7 @@ function sorted({ key, down }) {
 
 /** What is shown stands in the address, so that it is there again after a reload. */
 function remember() {
-  const values = { q: page.filter, state: page.state, sort: page.sort };
+  const values = { q: page.filter, state: page.state, sort: page.sort, metric: page.metric };
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
   if (page.chosen) query.set("draw", drawn.ids.join(" "));
   history.replaceState(null, "", `#${query}`);
@@ -105,7 +105,19 @@ function draw() {
 }
 
 function drawAgain() {
-  curves.set(drawn.lines());
+  curves.set(drawn.lines(), page.metric);
+  showMetrics();
+}
+
+/** The metrics to choose from: those of what is drawn. */
+function showMetrics() {
+  const names = [...new Set([page.metric, ...drawn.metrics])].filter(Boolean).sort();
+  const choices = [["", say("no_metric")], ...names.map((name) => [name, name])];
+  const text = JSON.stringify(choices);
+  if (find("metric").dataset.choices === text) return; // it may be open
+  find("metric").dataset.choices = text;
+  find("metric").replaceChildren(...choices.map(([value, name]) => make("option", "", { value }, name)));
+  find("metric").value = page.metric;
 }
 
 function showStates(every) {
@@ -192,6 +204,13 @@ function begin() {
     page.state = event.target.value;
     remember();
     draw();
+  });
+  drawn.choose(page.metric);
+  find("metric").addEventListener("change", (event) => {
+    page.metric = event.target.value;
+    drawn.choose(page.metric);
+    remember();
+    drawAgain();
   });
   find("draw-none").addEventListener("click", () => {
     page.chosen = true;

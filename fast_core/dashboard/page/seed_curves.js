@@ -8,24 +8,27 @@ const HEIGHT = 260;
 const EACH_MS = 1000; // between two drawings
 const PLAIN = { type: "scatter", mode: "lines", hoverinfo: "skip", line: { width: 0 } };
 
-/** The charts of what is drawn: two for each environment, whose returns have a scale of their own. */
+/** The charts of what is drawn for each environment, whose returns have a scale of their own. */
 export class SeedCurves {
   constructor(settings) {
     this.settings = settings;
     this.plotly = null;
     this.rows = new Map(); // by environment
     this.lines = [];
+    this.metric = ""; // that has a chart beside those of the returns
     this.drawnAt = -Infinity;
     this.timer = 0;
     this.sizes = new ResizeObserver(() => this.soon());
   }
 
   /**
-   * Draw these: `name`, `environment`, `look`, `single` (one run), and by metric, `evaluation` and
-   * `training`, the curves as the server gives them, or nothing while they are not there yet.
+   * Draw these: `name`, `environment`, `look`, `single` (one run), and by metric, `evaluation`,
+   * `training` and `chosen`, the curves as the server gives them, or nothing while they are not
+   * there yet. `metric` is what is chosen, if something is.
    */
-  set(lines) {
+  set(lines, metric) {
     this.lines = lines;
+    this.metric = metric;
     show(find("no-curves"), lines.length === 0);
     if (lines.length && !this.loading) {
       this.loading = load().then(
@@ -82,7 +85,7 @@ export class SeedCurves {
   }
 
   row(environment) {
-    const charts = ["evaluation", "training"].map((metric) => {
+    const charts = ["evaluation", "training", "chosen"].map((metric) => {
       const title = make("h3");
       const area = make("div", "plot");
       const empty = make("p", "empty");
@@ -103,8 +106,10 @@ export class SeedCurves {
   }
 
   chart(chart, environment, lines) {
-    put(chart.title, say(`curve_${chart.metric}`, { environment }));
-    const known = lines.filter((line) => line[chart.metric]?.env_steps.length);
+    put(chart.title, say(`curve_${chart.metric}`, { environment, metric: this.metric }));
+    const shown = chart.metric !== "chosen" || this.metric !== "";
+    show(chart.element, shown);
+    const known = shown ? lines.filter((line) => line[chart.metric]?.env_steps.length) : [];
     put(chart.empty, say("no_points"));
     show(chart.empty, known.length === 0);
     if (!this.plotly) return;
