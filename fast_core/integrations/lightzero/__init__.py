@@ -6,7 +6,20 @@
 or `fastloop lightzero CONFIG.py`, for a configuration that calls LightZero's entry itself.
 """
 
-from fast_core.integrations.lightzero.entry import install, train_muzero, train_muzero_segment
+from fast_core.integrations.lightzero.entry import (
+    install,
+    train_muzero,
+    train_muzero_segment,
+    train_unizero,
+    train_unizero_segment,
+)
 from fast_core.integrations.lightzero.options import Options
 
-__all__ = ["Options", "install", "train_muzero", "train_muzero_segment"]
+__all__ = [
+    "Options",
+    "install",
+    "train_muzero",
+    "train_muzero_segment",
+    "train_unizero",
+    "train_unizero_segment",
+]

@@ -12,21 +12,11 @@ from fast_core.integrations.lightzero.library import Entry, Its, LightZero, impo
 from fast_core.integrations.lightzero.options import read_options
 from fast_core.integrations.lightzero.run import Limits, train, whole
 
-_ENTRIES: tuple[Entry, ...] = ("train_muzero", "train_muzero_segment")
 _NEEDED = ("exp_name", "env", "policy")
 _NEEDED_OF_CREATE = ("env", "env_manager", "policy")
 
 
-def train_muzero(
-    input_cfg: Sequence[Any],
-    seed: int = 0,
-    model: Its = None,
-    model_path: str | None = None,
-    max_train_iter: float | None = None,
-    max_env_step: float | None = None,
-    **options: Any,
-) -> Its:
-    """Train as LightZero's entry of this name, with what `Options` adds.
+_DOCUMENTATION = """Train as LightZero's entry of this name, with what `Options` adds.
 
     Args:
         input_cfg: ``[main_config, create_config]``.
@@ -45,22 +35,37 @@ def train_muzero(
             what can't be done.
         NodeFailed: A collector, the evaluator or the learner raised, or died.
     """
-    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
-    return _train("train_muzero", input_cfg, seed, model, model_path, limits, options)
 
 
-def train_muzero_segment(
-    input_cfg: Sequence[Any],
-    seed: int = 0,
-    model: Its = None,
-    model_path: str | None = None,
-    max_train_iter: float | None = None,
-    max_env_step: float | None = None,
-    **options: Any,
-) -> Its:
-    """Likewise, with LightZero's segment collector and its reanalysis of the buffer."""
-    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
-    return _train("train_muzero_segment", input_cfg, seed, model, model_path, limits, options)
+def _entry(name: Entry) -> Callable[..., Its]:
+    def train_entry(
+        input_cfg: Sequence[Any],
+        seed: int = 0,
+        model: Its = None,
+        model_path: str | None = None,
+        max_train_iter: float | None = None,
+        max_env_step: float | None = None,
+        **options: Any,
+    ) -> Its:
+        limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+        return _train(name, input_cfg, seed, model, model_path, limits, options)
+
+    train_entry.__name__ = train_entry.__qualname__ = name
+    train_entry.__doc__ = _DOCUMENTATION
+    return train_entry
+
+
+train_muzero = _entry("train_muzero")
+train_muzero_segment = _entry("train_muzero_segment")  # segments, reanalysis of the buffer
+train_unizero = _entry("train_unizero")  # UniZero's world models
+train_unizero_segment = _entry("train_unizero_segment")
+
+ENTRIES: dict[str, Callable[..., Its]] = {
+    "train_muzero": train_muzero,
+    "train_muzero_segment": train_muzero_segment,
+    "train_unizero": train_unizero,
+    "train_unizero_segment": train_unizero_segment,
+}
 
 
 def _train(
@@ -118,10 +123,9 @@ def install(**options: Any) -> list[str]:
     """
     read_options({}, options)
     lzero = imported("lzero.entry")
-    ours = {"train_muzero": train_muzero, "train_muzero_segment": train_muzero_segment}
     called: list[str] = []
     for name in [each for each in vars(lzero) if each.startswith("train_")]:
-        entry = _noted(called, name, ours.get(name) or functools.partial(_refuse, name), options)
+        entry = _noted(called, name, ENTRIES.get(name) or functools.partial(_refuse, name), options)
         for module in (lzero, sys.modules.get(f"lzero.entry.{name}")):
             if module is not None:
                 setattr(module, name, entry)
@@ -140,7 +144,7 @@ def _noted(
 
 def _refuse(name: str, *arguments: Any, **keywords: Any) -> Its:
     raise ConfigError(
-        f"{name} is not among what runs asynchronously here: {', '.join(_ENTRIES)}. Run the script "
+        f"{name} is not among what runs asynchronously here: {', '.join(ENTRIES)}. Run the script "
         "with python for LightZero's own, or put its collector, learner, buffer and evaluator "
         "under fast_core.integrations.AsyncTrainer, as docs/embedding.md shows."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ class Collection:
         env_steps: Environment steps that it took.
         updates: Updates that it grants.
         at_random: Data of random play before it, None almost always.
+        how: Temperature and epsilon.
         written: What it wrote to TensorBoard.
         packed: Whether both data are pickled. The buffer measures its arrays, which have to own
             their memory for that, and those of newer pickle protocols don't.
@@ -42,6 +43,7 @@ class Collection:
     env_steps: int
     updates: int
     at_random: Its
+    how: Mapping[str, float]
     written: Sequence[Call] = ()
     packed: bool = False
 
@@ -95,14 +97,15 @@ class Collector:
         given = self._library.collect_kwargs(self._cfg, train_iter, envstep)
         return {"train_iter": train_iter, "policy_kwargs": given}
 
-    def collect(self, **kwargs: Any) -> Collection:
+    def collect(self, train_iter: int, policy_kwargs: Mapping[str, float]) -> Collection:
         """Collect once."""
         before, at_random = self._collector.envstep, None
         if self._play_at_random is not None:
             at_random, self._play_at_random = self._play_at_random(), None
-        data = self._collector.collect(**kwargs)
+        data = self._collector.collect(train_iter=train_iter, policy_kwargs=policy_kwargs)
         env_steps = self._collector.envstep - before
-        given = Collection(data, env_steps, self._library.updates(self._cfg, data), at_random)
+        updates = self._library.updates(self._cfg, data)
+        given = Collection(data, env_steps, updates, at_random, policy_kwargs)
         if self._recorder is None:
             return given
         return dataclasses.replace(given, written=self._recorder.take()).pack()
@@ -140,6 +143,7 @@ class OwnCollector(Collector):
     def load_weights(self, state: Its, version: int) -> None:
         """Act with these from now on."""
         self._policy.collect_mode.load_state_dict({"model": state})
+        self._library.forget(self._policy)
 
 
 class Evaluator:
@@ -176,15 +180,21 @@ class OwnEvaluator(Evaluator):
     """Evaluates with a policy of its own."""
 
     def __init__(
-        self, evaluator: Its, begun: Begun, recorder: Recorder | None, policy: Its
+        self,
+        library: LightZero,
+        evaluator: Its,
+        begun: Begun,
+        recorder: Recorder | None,
+        policy: Its,
     ) -> None:
         """Tell of the best, which who has the learner's state then saves."""
         super().__init__(evaluator, None, begun, recorder)
-        self._policy, self._version = policy, 0
+        self._library, self._policy, self._version = library, policy, 0
 
     def load_weights(self, state: Its, version: int) -> None:
         """Evaluate these from now on."""
         self._policy.eval_mode.load_state_dict({"model": state})
+        self._library.forget(self._policy)
         self._version = version
 
     def eval_kwargs(self, train_iter: int, envstep: int) -> dict[str, int]:
@@ -195,10 +205,12 @@ class OwnEvaluator(Evaluator):
 class Buffer:
     """The game buffer, with reanalysis where LightZero's loop has it."""
 
-    def __init__(self, library: LightZero, cfg: Its, buffer: Its, policy: Its, writer: Its) -> None:
-        """Wrap ``buffer``."""
-        self._cfg, self._buffer, self._policy, self._writer = cfg.policy, buffer, policy, writer
-        self._reanalyzes = library.reanalyzes
+    def __init__(
+        self, library: LightZero, cfg: Its, buffer: Its, policy: Its, learner: Its, writer: Its
+    ) -> None:
+        """Wrap ``buffer``, from which ``learner`` trains ``policy``."""
+        self._library, self._cfg = library, cfg
+        self._buffer, self._policy, self._learner, self._writer = buffer, policy, learner, writer
         self.envstep = 0
         self._epochs = self._granted = self._update = 0
 
@@ -211,13 +223,14 @@ class Buffer:
                 self._buffer.remove_oldest_data_to_fit()
         self.envstep += given.env_steps
         self._granted += given.updates
+        self._library.remember(self._policy, **given.how)
         replay(given.written, self._writer)
 
     def is_trainable(self) -> bool:
         """Whether it has more than a batch; asked once in each round, before the first update."""
         self._update = 0
         self._reanalyze()
-        if self._buffer.get_num_of_transitions() > self._cfg.batch_size:
+        if self._library.has_enough(self._cfg, self._buffer, self.envstep):
             return True
         self.end_epoch()
         return False
@@ -227,7 +240,8 @@ class Buffer:
         if self._update:
             self._reanalyze()
         self._update += 1
-        return self._buffer.sample(self._cfg.batch_size, self._policy)
+        place = self._update - 1, self._learner.train_iter
+        return self._library.sample(self._cfg, self._policy, self._buffer, *place)
 
     def update_priority(self, batch: Its, priorities: Its) -> None:
         """Of what was trained on."""
@@ -235,19 +249,20 @@ class Buffer:
 
     def end_epoch(self) -> None:
         """All updates of a round are done."""
+        self._library.forget(self._policy)
         self._epochs += 1
         self._granted = self._update = 0
 
     def _reanalyze(self) -> None:
         """Reanalyze if LightZero would before this update."""
-        if not self._reanalyzes:
+        if not self._library.reanalyzes:
             return
-        cfg = self._cfg
+        cfg = self._cfg.policy
         often = cfg.buffer_reanalyze_freq
         if often >= 1:
             due = bool(self._granted) and self._update % max(self._granted // often, 1) == 0
         else:
-            due = self._update == 0 and self._epochs % (1 // often) == 0
+            due = self._update == 0 and self._library.reanalyzes_epoch(self._cfg, self._epochs)
         rows = self._buffer.get_num_of_transitions() // cfg.num_unroll_steps
         if due and rows > int(cfg.reanalyze_batch_size / cfg.reanalyze_partition):
             self._buffer.reanalyze_buffer(cfg.reanalyze_batch_size, self._policy)
@@ -342,7 +357,7 @@ def make_evaluator(
     envs = library.environments(cfg, "evaluator", own)
     policy = library.policy(cfg, model)
     evaluator = library.evaluator(cfg, policy, envs, writer or recorder)
-    return OwnEvaluator(evaluator, begun, recorder, policy)
+    return OwnEvaluator(library, evaluator, begun, recorder, policy)
 
 
 def _settle(

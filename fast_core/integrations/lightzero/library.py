@@ -18,7 +18,7 @@ import torch
 from fast_core.errors import ConfigError
 
 Its = Any  # an object of LightZero's, or one that stands in for it
-Entry = Literal["train_muzero", "train_muzero_segment"]
+Entry = Literal["train_muzero", "train_muzero_segment", "train_unizero", "train_unizero_segment"]
 Part = Literal["collector", "evaluator"]
 
 _BUFFERS = {
@@ -31,10 +31,17 @@ _BUFFERS = {
     "gumbel_muzero": "GumbelMuZeroGameBuffer",
     "stochastic_muzero": "StochasticMuZeroGameBuffer",
 }
-_COLLECTORS: dict[Entry, str] = {
-    "train_muzero": "MuZeroCollector",
-    "train_muzero_segment": "MuZeroSegmentCollector",
-}
+_UNIZERO_BUFFERS = {"unizero": "UniZeroGameBuffer", "sampled_unizero": "SampledUniZeroGameBuffer"}
+# What policies remember of how they collected, and tell among the figures of an update.
+_TEMPERATURE, _EPSILON = "_collect_mcts_temperature", ("collect_epsilon", "_collect_epsilon")
+
+
+_FRESH_EVERY = 20  # updates between two looks at what reanalysis in batches remembers
+
+
+def entry_of(kind: str) -> Entry:
+    """The entry for a policy's type where a configuration calls none."""
+    return "train_unizero" if kind in _UNIZERO_BUFFERS else "train_muzero"
 
 
 class LightZero:
@@ -47,9 +54,10 @@ class LightZero:
 
     def __init__(self, entry: Entry) -> None:
         """Of the entry of that name; nothing is imported yet."""
-        self._entry = entry
-        self.evaluates_first = entry == "train_muzero"
-        self.reanalyzes = entry == "train_muzero_segment"
+        self._is_unizero = entry.startswith("train_unizero")
+        self._buffers = _UNIZERO_BUFFERS if self._is_unizero else _BUFFERS
+        self.reanalyzes = entry.endswith("_segment")
+        self.evaluates_first = not self.reanalyzes
 
     def compiled(self, main: Its, create: Its, seed: int) -> Its:
         """The whole configuration; makes the folder ``exp_name`` and writes it there.
@@ -59,15 +67,18 @@ class LightZero:
         """
         config = imported("ding.config")
         kind = create.policy.type
-        if kind not in _BUFFERS:
+        if kind not in self._buffers:
             raise ConfigError(
                 f"create_config.policy.type={kind!r} has a loop of its own; this one trains "
-                f"{', '.join(_BUFFERS)}. Train it with LightZero's own entry, or put its parts "
-                "under fast_core.integrations.AsyncTrainer."
+                f"{', '.join(self._buffers)}. Train it with LightZero's own entry, or put its "
+                "parts under fast_core.integrations.AsyncTrainer."
             )
         main = copy.deepcopy(main)
-        on_gpu = main.policy.get("cuda") and torch.cuda.is_available()
-        main.policy.device = "cuda" if on_gpu else "cpu"
+        if self._is_unizero:
+            asked = main.policy.model.world_model_cfg.device
+        else:
+            asked = "cuda" if main.policy.get("cuda") else "cpu"
+        main.policy.device = asked if torch.cuda.is_available() else "cpu"
         return config.compile_config(
             main, seed=seed, env=None, auto=True, create_cfg=create, save_cfg=True
         )
@@ -112,11 +123,12 @@ class LightZero:
 
     def buffer(self, cfg: Its) -> Its:
         """The game buffer of the policy's kind."""
-        return getattr(imported("lzero.mcts"), _BUFFERS[cfg.policy.type])(cfg.policy)
+        return getattr(imported("lzero.mcts"), self._buffers[cfg.policy.type])(cfg.policy)
 
     def collector(self, cfg: Its, policy: Its, envs: Its, writer: Its, rank: int) -> Its:
         """The first has the name that it always had."""
-        make = getattr(imported("lzero.worker"), _COLLECTORS[self._entry])
+        worker = imported("lzero.worker")
+        make = worker.MuZeroSegmentCollector if self.reanalyzes else worker.MuZeroCollector
         return make(
             env=envs,
             policy=policy.collect_mode,
@@ -173,6 +185,44 @@ class LightZero:
     def updates(self, cfg: Its, data: Its) -> int:
         """Updates that a collection grants, by `update_per_collect` or `replay_ratio`."""
         return int(imported("lzero.entry.utils").calculate_update_per_collect(cfg, data))
+
+    def has_enough(self, cfg: Its, buffer: Its, envstep: int) -> bool:
+        """Whether there is enough to train on."""
+        policy = cfg.policy
+        if not self._is_unizero:
+            return bool(buffer.get_num_of_transitions() > policy.batch_size)
+        by_episode = policy.sample_type == "episode"
+        count = buffer.get_num_of_game_segments if by_episode else buffer.get_num_of_transitions
+        return bool(envstep > policy.train_start_after_envsteps and count() > policy.batch_size)
+
+    def reanalyzes_epoch(self, cfg: Its, epoch: int) -> bool:
+        """Whether the buffer is reanalyzed before the updates of an epoch, a share below 1."""
+        share = cfg.policy.buffer_reanalyze_freq
+        if self._is_unizero:
+            return epoch > 0 and epoch % int(1 / share) == 0
+        return bool(epoch % (1 // share) == 0)
+
+    def sample(self, cfg: Its, policy: Its, buffer: Its, number: int, train_iter: int) -> Its:
+        """Batch ``number`` of an epoch, for update ``train_iter`` of all."""
+        batch = buffer.sample(cfg.policy.batch_size, policy)
+        if self._is_unizero:
+            often = not self.reanalyzes and number % _FRESH_EVERY == 0
+            if often and cfg.policy.reanalyze_ratio > 0:
+                self.forget(policy)
+            batch.append(train_iter)
+        return batch
+
+    def forget(self, policy: Its) -> None:
+        """Drop what a policy has computed with weights that have changed since."""
+        if self._is_unizero:
+            policy.recompute_pos_emb_diff_and_clear_cache()
+
+    def remember(self, policy: Its, temperature: float, epsilon: float) -> None:
+        """Have a policy know how was collected with a copy of it; its learner logs floats alone."""
+        setattr(policy, _TEMPERATURE, float(temperature))
+        for name in _EPSILON:
+            if hasattr(policy, name):
+                setattr(policy, name, float(epsilon))
 
     def log_buffer(self, train_iter: int, buffer: Its, writer: Its) -> None:
         """Write what the buffer takes of memory and time."""

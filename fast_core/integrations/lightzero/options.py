@@ -29,6 +29,10 @@ _REFUSED = {
     "keep enable_async_eval",
     "use_wandb": "several processes would write to one run of W&B. Leave use_wandb out; the same "
     "figures are in TensorBoard's files in exp_name/log/serial, which `wandb sync` takes",
+    "periodic_ckpt_keep_last": "all checkpoints are kept that the learner's hook writes. Leave it "
+    "out, or have policy.learn.learner.hook.save_ckpt_after_iter write fewer",
+    "resume_buffer_min_transitions": "a checkpoint is taken as where to begin, with counters at 0 "
+    "and any buffer that is larger than a batch. Leave it out, or give random_collect_episode_num",
 }
 
 

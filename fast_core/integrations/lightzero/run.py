@@ -74,7 +74,8 @@ class Bench:
         """Load what `load_ckpt_before_run` names, as its own loop does at this point."""
         self.learner.call_hook("before_run")
         self.begun = Begun(self.learner.train_iter, 0)
-        self.host = Buffer(self.library, self.cfg, self.buffer, self.policy, self.writer)
+        its = self.buffer, self.policy, self.learner, self.writer
+        self.host = Buffer(self.library, self.cfg, *its)
 
 
 def train(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fast_core.errors import ConfigError
-from fast_core.integrations.lightzero.entry import install, train_muzero
+from fast_core.integrations.lightzero.entry import ENTRIES, install
+from fast_core.integrations.lightzero.library import entry_of
 from fast_core.integrations.scripts import as_main, run_as_main, status_of
 
 
@@ -15,7 +16,8 @@ def run_config(config: Path, arguments: Sequence[str], **options: Any) -> int:
     """Run a configuration as Python would, with the entries of here.
 
     One that calls no entry, but has ``main_config`` and ``create_config``, is trained by
-    `train_muzero` with the ``max_env_step`` that it has, if any.
+    `train_muzero`, or `train_unizero` for policies of its kind, with the ``max_env_step`` that it
+    has, if any.
 
     Args:
         config: The file.
@@ -52,4 +54,5 @@ def _train(config: Path, found: Mapping[str, Any], options: Mapping[str, Any]) -
             "A configuration has both, as EasyDict."
         )
     both = [found["main_config"], found["create_config"]]
-    train_muzero(both, max_env_step=found.get("max_env_step"), **options)
+    kind = getattr(getattr(both[1], "policy", None), "type", "")
+    ENTRIES[entry_of(kind)](both, max_env_step=found.get("max_env_step"), **options)

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from fast_core.integrations.lightzero.library import Entry, LightZero
+
 Calls = list[tuple[Any, ...]]
 
 
@@ -25,6 +27,9 @@ def config(**policy: Any) -> Any:
         "num_unroll_steps": 1,
         "stop_value": 10**6,
         "raises": "",
+        "train_start_after_envsteps": 10,
+        "sample_type": "transition",
+        "reanalyze_ratio": 0.5,
         **policy,
     }
     return SimpleNamespace(policy=SimpleNamespace(**settings), seed=3, exp_name="run")
@@ -50,7 +55,12 @@ class Policy:
 
     def __init__(self) -> None:
         self.model, self.optimizer = {"w": torch.zeros(1)}, {"steps": 0}
+        self._collect_mcts_temperature, self._collect_epsilon = 1, 0.0  # as EfficientZero's has it
+        self.forgot = 0
         self.learn_mode = self.collect_mode = self.eval_mode = Mode(self)
+
+    def recompute_pos_emb_diff_and_clear_cache(self) -> None:
+        self.forgot += 1
 
     @property
     def version(self) -> int:
@@ -66,6 +76,9 @@ class Collector:
 
     def collect(self, train_iter: int = 0, policy_kwargs: Any = None) -> Any:
         self.calls.append(("collect", train_iter, policy_kwargs, self.envstep))
+        if policy_kwargs != "random":
+            self.policy._collect_mcts_temperature = policy_kwargs["temperature"]
+            self.policy._collect_epsilon = policy_kwargs["epsilon"]
         if self.cfg.raises == "collector" and self.count == 2:
             raise ZeroDivisionError("the third one")
         steps = 3 if self.count % 3 == 2 else 8
@@ -114,7 +127,9 @@ class Learner:
         self.calls.append(("hook", name))
 
     def train(self, batch: Any, envstep: int) -> Any:
-        self.calls.append(("train", envstep))
+        how = self.policy._collect_mcts_temperature, self.policy._collect_epsilon
+        assert all(type(each) is float for each in how), "its log takes nothing else"
+        self.calls.append(("train", envstep, *how, self.policy.forgot))
         self.batches.append(batch)
         self.policy.model["w"] += 1
         self.policy.optimizer["steps"] += 1
@@ -162,12 +177,11 @@ class Writer:
         self.scalars.append(arguments)
 
 
-class StandIn:
-    """As `fast_core.integrations.lightzero.library.LightZero`."""
+class StandIn(LightZero):
+    """With objects of here."""
 
-    def __init__(self, entry: str = "train_muzero") -> None:
-        self.evaluates_first = entry == "train_muzero"
-        self.reanalyzes = entry == "train_muzero_segment"
+    def __init__(self, entry: Entry = "train_muzero") -> None:
+        super().__init__(entry)
         self.calls: Calls = []
         self.threads: list[int] = []
         self.saved: list[tuple[str, Any]] = []
@@ -213,7 +227,7 @@ class StandIn:
         return collector.collect(0, "random")
 
     def collect_kwargs(self, cfg: Any, train_iter: int, envstep: int) -> Any:
-        return {"temperature": 1 / (1 + train_iter), "epsilon": envstep}
+        return {"temperature": 1 / (1 + train_iter), "epsilon": float(envstep)}
 
     def updates(self, cfg: Any, data: Any) -> int:
         fixed = cfg.policy.update_per_collect

@@ -45,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     one = types.ModuleType("lzero.entry.train_muzero")
     for module in (entries, one):
         vars(module).update(train_muzero=None)
-    vars(entries).update(train_unizero=None, train_muzero_segment=None, eval_muzero="as it was")
+    vars(entries).update(train_rezero=None, train_muzero_segment=None, eval_muzero="as it was")
     for module in (lzero, entries, one):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(entry, "LightZero", library)
@@ -79,6 +79,14 @@ def test_configuration_that_calls_nothing_is_trained_as_far_as_it_says(
     assert made[0].calls[-1] == ("hook", "after_run")
 
 
+def test_policy_decides_on_the_entry_where_a_configuration_calls_none(
+    made: list[Any], file: Path
+) -> None:
+    file.write_text(CONFIG.replace('type="muzero"', 'type="unizero"', 2))
+    assert main(["lightzero", "--own-loop", str(file)]) == 0
+    assert made[0]._is_unizero and made[0].made["learner"].train_iter > 0
+
+
 def test_two_lines_do_the_same(made: list[Any]) -> None:
     names: dict[str, Any] = {}
     exec(CONFIG, names)
@@ -94,7 +102,7 @@ def test_two_lines_do_the_same(made: list[Any]) -> None:
         (CONFIG.replace("exp_name=", "name="), "main_config needs exp_name.*'exp_name' is missing"),
         (CONFIG.replace("env_manager=N(), ", ""), "create_config needs.*'env_manager' is missing"),
         (CONFIG.replace('N(type="muzero"))', "N())"), "create_config.policy needs a type"),
-        ("from lzero.entry import train_unizero as t\nt([])", "train_unizero is not among.*Async"),
+        ("from lzero.entry import train_rezero as t\nt([])", "train_rezero is not among.*Async"),
         ("from lzero.entry import train_muzero as t\nt(3)", "is .main_config, create_config.; got"),
         (CONFIG + CALLS.replace("1e2", "0"), "max_env_step must be a number, at least 1; got 0"),
     ],
@@ -122,8 +130,8 @@ def test_installing_takes_all_entries_and_nothing_else(made: list[Any]) -> None:
     called = lightzero.install(async_backend="thread")
     assert vars(entries)["eval_muzero"] == "as it was"
     assert vars(sys.modules["lzero.entry.train_muzero"])["train_muzero"] is not None
-    with pytest.raises(ConfigError, match="train_unizero"):
-        vars(entries)["train_unizero"]([])
-    assert called == ["train_unizero"]
+    with pytest.raises(ConfigError, match="train_rezero"):
+        vars(entries)["train_rezero"]([])
+    assert called == ["train_rezero"]
     with pytest.raises(ConfigError, match="'degree' is none of"):
         lightzero.install(degree=3)

@@ -24,10 +24,16 @@ pytestmark = [
 ]
 
 
-def start(folder: Path, *options: str, its: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+CARTPOLE = "zoo.classic_control.cartpole.config.cartpole_"
+PENDULUM = "zoo.classic_control.pendulum.config.pendulum_cont_"
+
+
+def start(
+    folder: Path, *options: str, script: Path = SCRIPT, its: tuple[str, ...] = ()
+) -> subprocess.Popen[str]:
     assert PYTHON is not None
     return subprocess.Popen(
-        [PYTHON, "-m", "fast_core.cli", "lightzero", *options, str(SCRIPT), *its],
+        [PYTHON, "-m", "fast_core.cli", "lightzero", *options, str(script), *its],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
@@ -67,6 +73,32 @@ def test_its_cartpole_is_trained_and_leaves_what_its_users_look_for(
     assert "Buffer/memory_usage/game_segment_buffer" in written
     if how != ("--own-loop",):
         assert "asynchronous training ended" in output and "async, degree 1" in output
+
+
+@pytest.mark.parametrize(
+    ("config", "entry"),
+    [
+        (f"{CARTPOLE}efficientzero_config", "train_muzero"),
+        (f"{CARTPOLE}efficientzero_config", "train_muzero_segment"),
+        (f"{CARTPOLE}gumbel_muzero_config", "train_muzero"),
+        (f"{CARTPOLE}sampled_efficientzero_config", "train_muzero"),
+        (f"{PENDULUM}sampled_muzero_config", "train_muzero"),
+        (f"{CARTPOLE}unizero_config", "train_unizero"),
+        (f"{CARTPOLE}unizero_config", "train_unizero_segment"),
+        (f"{PENDULUM}sampled_unizero_config", "train_unizero"),
+    ],
+)
+def test_each_kind_of_policy_is_trained_and_tells_how_was_collected(
+    tmp_path: Path, config: str, entry: str
+) -> None:
+    run = start(tmp_path, script=SCRIPT.with_name("families.py"), its=(config, entry))
+    output, _ = run.communicate()
+    assert run.returncode == 0, output
+    written = scalars(tmp_path / "family")
+    temperatures = written["learner_iter/collect_mcts_temperature_avg"]
+    assert temperatures and {each.value for each in temperatures} == {0.25}
+    epsilons = written.get("learner_iter/collect_epsilon_avg")
+    assert epsilons is None or {each.value for each in epsilons} == {0.5}
 
 
 def test_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:

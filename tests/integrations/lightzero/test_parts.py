@@ -39,6 +39,7 @@ def test_missing_keys_mean_defaults_and_arguments_win() -> None:
         ({"max_policy_lag": 2}, {}, "max_policy_lag.*nearest is off_policy_degree"),
         ({"eval_offline": True}, {}, "eval_offline=True can't be followed.*enable_async_eval"),
         ({"multi_gpu": True}, {}, "multi_gpu=True can't be followed.*LightZero's own entry"),
+        ({"periodic_ckpt_keep_last": 3}, {}, "periodic_ckpt_keep_last=3 can't be followed"),
         ({"use_wandb": True}, {}, "use_wandb=True can't be followed.*wandb sync"),
     ],
 )
@@ -61,7 +62,7 @@ def test_recorded_calls_are_made_once_where_the_file_is() -> None:
 
 
 def test_arrays_of_another_process_own_their_memory() -> None:
-    packed = Collection([[np.arange(9)], []], 9, 2, None).pack()
+    packed = Collection([[np.arange(9)], []], 9, 2, None, {}).pack()
     given = pickle.loads(pickle.dumps(packed, 5)).unpack()
     assert given.data[0][0].flags.owndata and not given.packed and given.unpack() is given
 

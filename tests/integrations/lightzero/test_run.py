@@ -52,7 +52,7 @@ def own_loop(library: StandIn, cfg: Any, limits: Limits) -> None:
     if library.evaluates_first:
         evaluator.eval(learner.save_checkpoint, learner.train_iter, collector.envstep)
     epoch = 0
-    often = cfg.policy.buffer_reanalyze_freq
+    often, unizero = cfg.policy.buffer_reanalyze_freq, library._is_unizero
     while True:
         library.log_buffer(learner.train_iter, buffer, writer)
         given = library.collect_kwargs(cfg, learner.train_iter, collector.envstep)
@@ -65,17 +65,27 @@ def own_loop(library: StandIn, cfg: Any, limits: Limits) -> None:
         buffer.push_game_segments(data)
         buffer.remove_oldest_data_to_fit()
         enough = buffer.get_num_of_transitions() > 8
-        if library.reanalyzes and often < 1 and epoch % (1 // often) == 0 and enough:
+        every = int(1 / often) if unizero else 1 // often
+        due = epoch % every == 0 and (epoch > 0 or not unizero) if often < 1 else False
+        if library.reanalyzes and due and enough:
             buffer.reanalyze_buffer(8, policy)
         for i in range(updates):
             if library.reanalyzes and often >= 1 and i % (updates // often) == 0 and enough:
                 buffer.reanalyze_buffer(8, policy)
             if buffer.get_num_of_transitions() <= cfg.policy.batch_size:
                 break
+            if unizero and collector.envstep <= cfg.policy.train_start_after_envsteps:
+                break
             batch = buffer.sample(cfg.policy.batch_size, policy)
+            if unizero:
+                if not library.reanalyzes and i % 20 == 0:
+                    policy.recompute_pos_emb_diff_and_clear_cache()
+                batch.append(learner.train_iter)
             told = learner.train(batch, collector.envstep)
             if cfg.policy.use_priority:
                 buffer.update_priority(batch, told[0]["value_priority_orig"])
+        if unizero:
+            policy.recompute_pos_emb_diff_and_clear_cache()
         epoch += 1
         if collector.envstep >= limits.max_env_step or learner.train_iter >= limits.max_train_iter:
             break
@@ -90,6 +100,8 @@ def own_loop(library: StandIn, cfg: Any, limits: Limits) -> None:
         ("train_muzero", {"batch_size": 17, "use_priority": False, "stop_value": 8}),
         ("train_muzero_segment", {"update_per_collect": 5, "buffer_reanalyze_freq": 2}),
         ("train_muzero_segment", {"buffer_reanalyze_freq": 1 / 3, "batch_size": 9}),
+        ("train_unizero", {"update_per_collect": 41}),
+        ("train_unizero_segment", {"buffer_reanalyze_freq": 1 / 3}),
     ],
 )
 @pytest.mark.parametrize("limits", [LIMITS, Limits(max_env_step=10**10, max_train_iter=21)])
@@ -122,7 +134,7 @@ def test_asynchronous_training_acts_with_bounded_age_and_saves_what_it_evaluated
     assert len(collected) == rounds + 1  # nothing is dropped; and what was played at random
     acted = [version for _, version in buffer.rows]
     assert acted == sorted(acted) and acted[-1] >= 2 * (rounds - 2)  # the degree and one
-    assert [rest for name, *rest in library.calls if name == "train"][-1] == [len(buffer.rows)]
+    assert [rest[0] for name, *rest in library.calls if name == "train"][-1] == len(buffer.rows)
     # Each saved state is whole, of one version, and the one that was evaluated.
     assert library.saved
     for path, state in library.saved:
@@ -173,6 +185,7 @@ def test_best_is_saved_as_it_was_evaluated_though_the_learner_has_gone_on() -> N
     snapshots = Snapshots(lambda: copy.deepcopy(policy.learn_mode.state_dict()))
     snapshots.want(0)
     attend(bench, snapshots, 0, None)
+    library.remember(policy, 1, 0)
     learner.train([], 8)
     attend(bench, snapshots, 0, (False, Evaluated({}, True, 0, 5, [])))
     ((_, state),) = library.saved
