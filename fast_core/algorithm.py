@@ -23,6 +23,7 @@ from fast_core.spec import EnvironmentSpec, FieldSpec
 Array = NDArray[np.generic]
 Backend = Literal["numpy", "torch"]
 Precision = Literal["fp32", "bf16"]
+ORIGIN = "observation.origin"  # a policy's parameter: what numbers of observations are counted from
 
 
 class NoiseSpec(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ class NetworkShape:
         shared_torso: One torso under both heads, or one for each.
         outputs: Size of the policy head: logits of a discrete action, or means.
         gaussian: Whether the policy has a state-independent ``log_std`` per output.
+        centred: Whether policies are told where numbers of observations are counted from.
         stretched: Whether means and deviations of a box's actions are those within [-1, 1],
             which is stretched over it.
         value_sizes: Width of each hidden layer of the value's torso, where they are others.
@@ -56,6 +57,7 @@ class NetworkShape:
     cnn: Cnn = "nature_cnn"
     memory: MemoryShape | None = None
     stretched: bool = False
+    centred: bool = False
     own: OwnShape | None = None
     value_sizes: tuple[int, ...] | None = None
     layer_norm: bool = False

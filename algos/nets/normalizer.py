@@ -91,12 +91,33 @@ def normalise(rows: F32, mean: F32, inverse_std: F32, limit: float) -> F32:
 
 
 @dataclass(frozen=True)
+class Normalization:
+    """How observations are normalised.
+
+    Attributes:
+        limit: Of what is normalised.
+        centred: Whether an origin comes with the statistics.
+    """
+
+    limit: float
+    centred: bool = False
+
+
+@dataclass(frozen=True)
 class Scaling:
-    """How observations are normalised; the arrays are views of what is newest."""
+    """How observations are normalised; the arrays are views of what is newest.
+
+    Attributes:
+        mean: ``[size]``.
+        inverse_std: ``[size]``.
+        limit: Of what is normalised.
+        origin: What numbers are counted from before, see `ObservationEncoder.centre`; None: 0.
+    """
 
     mean: F32
     inverse_std: F32
     limit: float
+    origin: F32 | None = None
 
     def __call__(self, rows: F32) -> F32:
         """Centre, scale and clip ``rows [N, size]``."""

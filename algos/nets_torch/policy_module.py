@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.images import ImageShape
+from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import Scaling
+from fast_core.algos.nets.observations import joined, own_type
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
@@ -109,13 +111,21 @@ class PolicyModule(nn.Module):
     ) -> None:
         super().__init__()
         self.network = network
-        self.parts = _Parts(environment, images)
+        self.parts = _Parts(environment, images, None if scaling is None else scaling.origin)
         self.action = _EnvironmentAction(ActionMap(environment.action, stretch=stretch))
         self._mode = mode
         self._limit = None if scaling is None else scaling.limit
         if scaling is not None:
             self.register_buffer("mean", _tensor(scaling.mean))
             self.register_buffer("inverse_std", _tensor(scaling.inverse_std))
+
+    @property
+    def origins(self) -> dict[int, NDArray[np.generic]]:
+        """What numbers are counted from, by the place of their part and in its shape, where not 0.
+
+        Whoever writes a file must know: what holds such numbers has to tell them apart, too.
+        """
+        return self.parts.origins
 
     def forward(self, *inputs: Tensor) -> Output:
         """Actions for the parts of observations; with memory for them and a state."""
@@ -135,7 +145,9 @@ class PolicyModule(nn.Module):
 class _Parts(nn.Module):
     """`nets.observations.ObservationEncoder` in torch."""
 
-    def __init__(self, environment: EnvironmentSpec, images: tuple[ImageShape, ...]) -> None:
+    def __init__(
+        self, environment: EnvironmentSpec, images: tuple[ImageShape, ...], origin: F32 | None
+    ) -> None:
         super().__init__()
         space = environment.observation
         leaves = space.parts if space.kind == "composite" else ((None, space),)
@@ -147,7 +159,15 @@ class _Parts(nn.Module):
         taken = {place for place, _ in self._images} | {self._mask}
         numbers = [(place, leaf) for place, (_, leaf) in enumerate(leaves) if place not in taken]
         self._places = [place for place, leaf in numbers if leaf.size]
-        self._numbers = nn.ModuleList(_Numbers(leaf) for _, leaf in numbers if leaf.size)
+        self._numbers = nn.ModuleList()
+        self.origins: dict[int, NDArray[np.generic]] = {}
+        at = 0
+        for place, leaf in [(place, leaf) for place, leaf in numbers if leaf.size]:
+            part = _Numbers(leaf, None if origin is None else origin[:, at:])
+            self._numbers.append(part)
+            at += part.outputs
+            if part.far:
+                self.origins[place] = cast(Tensor, part.origin).numpy().reshape(leaf.shape)
 
     def forward(self, inputs: tuple[Tensor, ...]) -> Rows:
         """Take observations apart; what follows their parts is a state."""
@@ -172,11 +192,26 @@ class _Parts(nn.Module):
 
 
 class _Numbers(nn.Module):
-    """The numbers of one part: as they are, or a one for each choice."""
+    """The numbers of one part: as they are, or a one for each choice.
 
-    def __init__(self, space: SpaceSpec) -> None:
+    Args:
+        space: The part.
+        origin: What they are counted from, ``[2, ...]`` from their place on; None: 0.
+
+    Attributes:
+        outputs: How many numbers it gives.
+        far: Whether they are counted from elsewhere than 0.
+    """
+
+    def __init__(self, space: SpaceSpec, origin: F32 | None) -> None:
         super().__init__()
-        self._size, self._choices = space.size, space.kind != "box"
+        self._size, self._choices, self.outputs = space.size, space.kind != "box", space.size
+        own, self.far = own_type(space), False
+        if own is not None and origin is not None and origin[:, : space.size].any():
+            self.far = True
+            exact = joined(origin[:, : space.size], own)
+            # Torch computes without a sign in few places; a difference is the same with one.
+            self.register_buffer("origin", _tensor(exact if own.kind == "f" else exact.view("i8")))
         if self._choices:
             discrete = space.kind == "discrete"
             counts = (space.n,) if discrete else space.counts
@@ -185,12 +220,16 @@ class _Numbers(nn.Module):
             dimension = np.repeat(np.arange(len(counts)), counts)
             pairs = zip(starts, counts, strict=True)
             choice = np.concatenate([start + np.arange(count) for start, count in pairs])
+            self.outputs = len(choice)
             self.register_buffer("dimension", _tensor(dimension))
             self.register_buffer("choice", _tensor(choice))
 
     def forward(self, part: Tensor) -> Tensor:
         """``[B, ...]`` to ``[B, in]`` float32."""
         flat = part.reshape(-1, self._size)
+        if self.far:
+            origin = cast(Tensor, self.origin)
+            flat = flat.to(origin.dtype) - origin
         if not self._choices:
             return flat.to(torch.float32)
         dimension, choice = cast(Tensor, self.dimension), cast(Tensor, self.choice)

@@ -35,13 +35,18 @@ def actions(merged: MergedRollout) -> Array:
 
 
 class ColumnMaker:
-    """Normalises, bootstraps and estimates; owns the running statistics."""
+    """Normalises, bootstraps and estimates; owns the running statistics.
+
+    Attributes:
+        origin: What numbers of observations are counted from, as `ObservationEncoder.centre` says.
+    """
 
     def __init__(self, settings: PPOConfig, size: int, *, shards: int, envs_per_shard: int) -> None:
         """``size`` is how many numbers an encoded observation has."""
         self._settings = settings
         self._normalizes = settings.normalize_observations and size > 0
         self._observations = RunningMoments(size)
+        self.origin: F32 = np.zeros((2, size), np.float32)
         self._mean: F32 = np.zeros(size, np.float32)
         self._inverse_std: F32 = np.ones(size, np.float32)
         self._rewards = RewardNormalizer(
@@ -107,6 +112,11 @@ class ColumnMaker:
         if self._observations.update(rows):
             self._publish_statistics()
 
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was observed yet."""
+        return self._observations.count == 0
+
     def published_statistics(self) -> list[Array]:
         """What policies need to normalise observations; empty where they are used raw."""
         if not self._normalizes:
@@ -120,12 +130,14 @@ class ColumnMaker:
     def state_dict(self) -> dict[str, object]:
         """Everything that changes."""
         return {
+            **({"origin": self.origin.copy()} if self.origin.any() else {}),
             "observations": self._observations.state_dict(),
             "rewards": self._rewards.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
+        self.origin[...] = state.get("origin", 0)
         self._observations.load_state_dict(state["observations"])
         self._rewards.load_state_dict(state["rewards"])
         self._publish_statistics()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from fast_core.algorithm import (
+    ORIGIN,
     Algorithm,
     Array,
     Backend,
@@ -21,7 +22,7 @@ from fast_core.algorithm import (
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
-from fast_core.algos.nets.observations import encoded_size
+from fast_core.algos.nets.observations import encoded_size, encodes_wide
 from fast_core.algos.nets.own_shape import (
     Arguments,
     Network,
@@ -40,6 +41,15 @@ from fast_core.system.importing import own
 
 Schedule = Literal["constant", "linear"]
 Positive = Annotated[int, Meta(ge=1)]
+Centering = Annotated[
+    bool,
+    Meta(
+        description="Count numbers with more digits than float32 (float64, integers of 32 and 64 "
+        "bits) from an origin where float32 could not tell them apart, as positions of 5,400,000 m "
+        "that differ by decimetres, before they are normalised; false rounds them at once. Only "
+        "with normalize_observations."
+    ),
+]
 REWARD_SCALE = FieldSpec("reward.inverse_std", (1,), "float32")
 
 
@@ -47,6 +57,7 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Proximal policy optimisation with a clipped surrogate (arXiv:1707.06347)."""
 
     learner: ClassVar[str] = "fast_core.algos.ppo.learner:PPO"
+    came_later: ClassVar[Mapping[str, object]] = {"center_observations": False}
     changeable: ClassVar[tuple[str, ...]] = (
         "learning_rate",
         "clip_epsilon",
@@ -114,6 +125,7 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
     normalize_rewards: Annotated[
         bool, Meta(description="Scale rewards by the running deviation of the discounted return.")
     ] = True
+    center_observations: Centering = True
     observation_clip: Annotated[
         float, Meta(gt=0, description="Limit of a normalised observation.")
     ] = 10.0
@@ -294,8 +306,10 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             shared = begun or self.recurrent != "none"
         if shared:
             self._check_sizes(environment)
+        inputs = encoded_size(environment, images)
+        normalizes = self.normalize_observations and inputs > 0
         shape = NetworkShape(
-            inputs=encoded_size(environment, images),
+            inputs=inputs,
             hidden_sizes=actor_sizes,
             activation=self.activation,
             shared_torso=shared,
@@ -305,6 +319,7 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
             images=images,
             cnn=cnn,
             stretched=self.normalize_actions,
+            centred=normalizes and self.center_observations and encodes_wide(environment, images),
             own=own,
             value_sizes=None if critic_sizes == actor_sizes else critic_sizes,
             layer_norm=self.layer_norm,
@@ -352,6 +367,8 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         if self._normalizes(shape):
             fields.append(FieldSpec("observation.mean", (shape.inputs,), "float32"))
             fields.append(FieldSpec("observation.inverse_std", (shape.inputs,), "float32"))
+        if shape.centred:
+            fields.append(FieldSpec(ORIGIN, (2, shape.inputs), "float32"))
         return tuple(fields)
 
     def updates_granted(self, rows: int) -> int:

@@ -35,7 +35,7 @@ from fast_core.algos.ppo.core import (
 )
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
-from fast_core.algos.ppo.rollouts import FrameRoom, merge
+from fast_core.algos.ppo.rollouts import FrameRoom, MergedRollout, all_observations, merge
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 
@@ -80,6 +80,7 @@ class PPO:
         core = self._core = _make_core(settings, shape, first, setup)
         self._deferring = core if isinstance(core, DeferringCore) and core.defers else None
         self._encoder = ObservationEncoder(environment, shape.images)
+        self._centred = shape.centred
         self._frames = FrameRoom()
         self._maker = self.column_maker(
             settings, self._encoder.size, shards=setup.shards, envs_per_shard=setup.envs_per_shard
@@ -106,8 +107,20 @@ class PPO:
                 return UpdateReport(updates=0, skipped=granted, metrics=metrics)
             updates, metrics = self._train(columns, batch)
             if updates:  # statistics travel with the weights, whose version has to change
-                self._maker.observe(merged)
+                self._maker.observe(self._from_origin(batch, merged))
         return UpdateReport(updates=updates, skipped=granted - updates, metrics=metrics)
+
+    def _from_origin(self, batch: RolloutBatch, merged: MergedRollout) -> MergedRollout:
+        """The rollouts, the first ones counted from where their numbers are told apart."""
+        if not (self._centred and self._maker.fresh):
+            return merged
+        obs = np.concatenate([all_observations(rollout) for rollout in batch.rollouts])
+        origin = self._encoder.find_origin(*self._encoder.spread(obs))
+        if not origin.any():
+            return merged
+        self._maker.origin[...] = origin
+        self._encoder.centre(origin)
+        return merge(batch, self._encoder, self._frames)
 
     def change(self, settings: PPOConfig) -> None:
         """See `fast_core.algorithm.Changeable`."""
@@ -118,7 +131,8 @@ class PPO:
         """Parameters of the actor, then the observation statistics where they are used."""
         flat = self._core.parameters()
         parameters: list[Array] = [p.view(flat) for p in self._layout if p.belongs_to_policy]
-        return parameters + self._maker.published_statistics()
+        origin = [self._maker.origin] if self._centred else []
+        return parameters + self._maker.published_statistics() + origin
 
     def insight_parameters(self) -> Sequence[Array]:
         """Those of the value alone, then what rewards are scaled with where they are."""
@@ -162,6 +176,7 @@ class PPO:
             )
         )
         self._maker.load_state_dict(state["statistics"])
+        self._encoder.centre(self._maker.origin)
         self._nonfinite_updates = int(state["nonfinite_updates"])
         self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
         self._rng.bit_generator.state = json.loads(state["random_state"])

@@ -25,7 +25,7 @@ class ActorPolicy:
         environment: What it acts in.
         observation_clip: Limit of normalised observations, or None where observations are
             not normalised; otherwise mean and inverse deviation follow the network's
-            parameters in `load`.
+            parameters in `load`, and their origin where the shape is centred.
     """
 
     def __init__(
@@ -43,12 +43,19 @@ class ActorPolicy:
         self._distribution = make_distribution(shape, self._views.get("policy.log_std"))
         self._mean: F32 = np.zeros(shape.inputs, np.float32)
         self._inverse_std: F32 = np.ones(shape.inputs, np.float32)
+        self._origin: F32 | None = (
+            np.zeros((2, shape.inputs), np.float32) if shape.centred else None
+        )
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
         statistics = [] if self._clip is None else [self._mean, self._inverse_std]
+        if self._origin is not None:
+            statistics.append(self._origin)
         for target, source in zip([*self._views.values(), *statistics], parameters, strict=True):
             target[...] = source
+        if self._origin is not None:
+            self._encoder.centre(self._origin)
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None

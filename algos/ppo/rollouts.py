@@ -91,6 +91,15 @@ def _quarantined(rollouts: tuple[ShardRollout, ...]) -> Bool | None:
     return _side_by_side(known).astype(bool, copy=False)
 
 
+def all_observations(rollout: ShardRollout) -> Array:
+    """Every observation as the policy saw it, ``[(T + 1) * B, ...]``."""
+    steps, width, *shape = rollout.obs.shape
+    if rollout.frames is None:
+        return rollout.obs.reshape(steps * width, *shape)
+    step, env = np.indices((steps, width)).reshape(2, -1)
+    return rollout.take_obs(step, env)
+
+
 class FrameRoom:
     """Memory for the frames of a ticket, kept: first touch is the dear part of a large copy."""
 
@@ -144,18 +153,11 @@ class _Observations:
         grid = rows[: self._grid].reshape(self._steps, self._envs, -1)
         for shard, rollout in enumerate(self._rollouts):
             columns = slice(shard * self._width, (shard + 1) * self._width)
-            part = encode(self._seen(rollout))
+            part = encode(all_observations(rollout))
             grid[:, columns] = np.reshape(part, (self._steps, self._width, -1))
             place, step, env = self._finals[shard]
             if len(place):
                 rows[self._grid + place] = encode(rollout.take_final_obs(step, env))
-
-    def _seen(self, rollout: ShardRollout) -> Array:
-        """Every observation of the grid as the policy saw it, ``[(T + 1) * B, ...]``."""
-        if rollout.frames is None:
-            return rollout.obs.reshape(self._steps * self._width, *rollout.obs.shape[2:])
-        step, env = np.indices((self._steps, self._width)).reshape(2, -1)
-        return rollout.take_obs(step, env)
 
     def _image(self, image: int, room: FrameRoom) -> ImageTable:
         """Copy the frames of one image, side by side, final ones last."""

@@ -103,6 +103,8 @@ class ActorCriticThinker:
         self._statistics: list[F32] = []
         if observation_clip is not None:
             self._statistics = [np.zeros(shape.inputs, np.float32) for _ in range(2)]
+        if shape.centred:
+            self._statistics.append(np.zeros((2, shape.inputs), np.float32))
         acting = [p.view(flat) for p in layout if p.belongs_to_policy]
         judging = [p.view(flat) for p in layout if not p.belongs_to_policy]
         self._scale: F32 = np.ones(1, np.float32)
@@ -114,13 +116,15 @@ class ActorCriticThinker:
         """Use these parameters from now on; they are copied."""
         for target, source in zip(self._targets, parameters, strict=True):
             target[...] = source
+        if self._shape.centred:
+            self._encoder.centre(self._statistics[-1])
         self._heads.loaded()
 
     def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
         """Value, and probabilities or mean and deviation; see `fast_core.algorithm.Thinker`."""
         vector = self._encoder.vector(obs)
         if self._clip is not None:
-            mean, inverse_std = self._statistics
+            mean, inverse_std = self._statistics[:2]
             vector = normalise(vector, mean, inverse_std, self._clip)
         output, value = self._heads(vector, self._encoder.images(obs), state)
         expected = float(value[0]) / float(self._scale[0])

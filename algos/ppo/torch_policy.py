@@ -92,7 +92,7 @@ class TorchPolicy(ActorPolicy):
         """The policy with the parameters that were loaded last, without exploration."""
         shape, scaling = self._shape, None
         if self._clip is not None:
-            scaling = Scaling(self._mean, self._inverse_std, self._clip)
+            scaling = Scaling(self._mean, self._inverse_std, self._clip, self._origin)
         choices = () if shape.gaussian else shape.choices or (shape.outputs,)
         # A user's modules hold what is theirs.
         leaves = {name: leaf for name, leaf in self._leaves.items() if OWN not in name}

@@ -11,7 +11,7 @@ from fast_core.algorithm import Array
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.nets.normalizer import Scaling
+from fast_core.algos.nets.normalizer import Normalization, Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.replay.vectors import Layout
 from fast_core.spec import EnvironmentSpec
@@ -30,7 +30,7 @@ class Actor(Protocol):
         """Use these parameters from now on; they are copied.
 
         Convolutions come first; mean and inverse deviation of observations, where they are
-        normalised, last.
+        normalised, last, and their origin behind them if there is one.
         """
         ...
 
@@ -69,17 +69,23 @@ def actor_layout(encoder: EncoderShape | None, shape: MlpShape) -> Layout:
     return layout
 
 
-def take_statistics(parameters: list[Array], limit: float | None) -> Scaling | None:
+def take_statistics(
+    parameters: list[Array], how: Normalization | None, encoder: ObservationEncoder
+) -> Scaling | None:
     """Remove the statistics of observations, which come last, from an actor's parameters.
 
     Args:
         parameters: As they travel.
-        limit: Of normalised observations; None where there are no statistics.
+        how: None where there are no statistics.
+        encoder: Of the observations; counts them from the origin that comes with them.
     """
-    if limit is None:
+    if how is None:
         return None
+    origin = np.array(parameters.pop(), np.float32) if how.centred else None
+    if origin is not None:
+        encoder.centre(origin)
     inverse_std, mean = (np.array(parameters.pop(), np.float32) for _ in range(2))
-    return Scaling(mean, inverse_std, limit)
+    return Scaling(mean, inverse_std, how.limit, origin)
 
 
 class NumpyActor:
@@ -88,24 +94,24 @@ class NumpyActor:
     Args:
         shape: The network, of one member.
         environment: What it acts in.
-        observation_clip: Limit of normalised observations; None where they are not normalised.
+        how: How observations are normalised; None where they are not.
     """
 
     def __init__(
-        self, shape: MlpShape, environment: EnvironmentSpec, observation_clip: float | None = None
+        self, shape: MlpShape, environment: EnvironmentSpec, how: Normalization | None = None
     ) -> None:
         layout = actor_layout(None, shape)
         self.encoder = ObservationEncoder(environment, ())
         self._flat: F32 = np.zeros(layout.size, np.float32)
         self._views = [p.view(self._flat) for p in layout.parameters]
         self._network = NumpyMlp(shape, layout.parameters, self._flat)
-        self._limit = observation_clip
+        self._how = how
         self._scaling: Scaling | None = None
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
         networks = list(parameters)
-        self._scaling = take_statistics(networks, self._limit)
+        self._scaling = take_statistics(networks, self._how, self.encoder)
         for target, source in zip(self._views, networks, strict=True):
             target[...] = source
 

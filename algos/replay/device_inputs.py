@@ -62,7 +62,7 @@ class DeviceInputs:
         self._upload, self._device = upload, device
         self._online, self._target, self._scaling = online, target, scaling
         self._announced: ReplayBatch | None = None
-        self._copied: tuple[ReplayBatch, list[Copy]] | None = None
+        self._copied: tuple[ReplayBatch, int, list[Copy]] | None = None
         self._features: Tensor | None = None
         self._later: Rows | None = None
         self._size = self._rows = 0
@@ -90,7 +90,7 @@ class DeviceInputs:
             self._now[: self._rows, self._size :] = columns.action
             self._then[:, : self._size] = later
         if self._announced is not None:
-            self._copied = self._announced, self._send(self._announced)
+            self._copied = self._announced, self._encoder.moved, self._send(self._announced)
             self._announced = None
 
     @property
@@ -142,7 +142,10 @@ class DeviceInputs:
 
     def _take(self, batch: ReplayBatch) -> _Columns:
         copied, self._copied = self._copied, None
-        copies = copied[1] if copied is not None and copied[0] is batch else self._send(batch)
+        if copied is not None and copied[0] is batch and copied[1] == self._encoder.moved:
+            copies = copied[2]
+        else:
+            copies = self._send(batch)
         action, now, later, *images = [self._upload.finish(copy) for copy in copies]
         if self._scaling is not None:
             now, later = self._scaling(now), self._scaling(later)

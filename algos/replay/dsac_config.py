@@ -40,7 +40,10 @@ class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
 class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     """Distributional soft actor-critic (arXiv:2001.02811)."""
 
-    came_later: ClassVar[Mapping[str, object]] = {"variance_offset": 0.1}
+    came_later: ClassVar[Mapping[str, object]] = {
+        **DistributionalBlueprint.came_later,
+        "variance_offset": 0.1,
+    }
 
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSAC"
 

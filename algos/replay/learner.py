@@ -78,11 +78,13 @@ class ReplayLearner(ABC):
         self._seed = setup.seed
         self.reseed(0)
         self._encoder = ObservationEncoder(environment, settings.images(environment))
-        limit = settings.observation_limit(environment)
-        self._allocate(environment, setup, actions, limit)
+        how = settings.normalization(environment)
+        self._allocate(environment, setup, actions, None if how is None else how.limit)
         self._observed = None
-        if limit is not None:
-            self._observed = ObservedRows(self._vectors, self._encoder, settings.batch_size)
+        if how is not None:
+            self._observed = ObservedRows(
+                self._vectors, self._encoder, settings.batch_size, centred=how.centred
+            )
         self._rows, self._left = setup.rows, 1.0
         self._updates = 0
         self._turn: int | None = None
@@ -192,7 +194,7 @@ class ReplayLearner(ABC):
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
             if self._observed is not None:
-                self._observed.say(batch)
+                self._observed.say(batch, first=self._updates == 0)
 
     def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
         self._env_steps, self._turn = batch.env_steps, turn

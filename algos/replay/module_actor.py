@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Normalization, Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.networks import Rows
@@ -64,7 +65,7 @@ class ModuleActor:
         settings: Hyper-parameters, which name the learner.
         environment: What it acts in.
         setup: Device and precision.
-        observation_clip: Limit of normalised observations; None where they are not normalised.
+        how: How observations are normalised; None where they are not.
 
     Attributes:
         acting: The networks, with the parameters that were loaded.
@@ -75,11 +76,11 @@ class ModuleActor:
         settings: ReplaySettings,
         environment: EnvironmentSpec,
         setup: PolicySetup,
-        observation_clip: float | None,
+        how: Normalization | None,
     ) -> None:
         self._environment, self._images = environment, settings.images(environment)
         self.encoder = ObservationEncoder(environment, self._images)
-        self._limit = observation_clip
+        self._how = how
         self._device = torch.device(setup.device)
         self._staging = make_staging(self._device)
         bf16 = setup.precision == "bf16"
@@ -91,12 +92,12 @@ class ModuleActor:
         networks.to(self._device).eval().requires_grad_(False)
         self._tensors = [tensor for _, _, tensor in networks.named_tensors()]
         self.acting = Acting(learner, settings, networks)
-        self._scaling = take_statistics([], None)
+        self._scaling: Scaling | None = None
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
         arrays = list(parameters)
-        self._scaling = take_statistics(arrays, self._limit)
+        self._scaling = take_statistics(arrays, self._how, self.encoder)
         with torch.no_grad():
             for tensor, array in zip(self._tensors, arrays, strict=True):
                 tensor.copy_(torch.from_numpy(np.array(array, np.float32)))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.replay.actors import take_statistics
@@ -29,8 +30,8 @@ class ModuleCritics:
     def __init__(self, settings: ReplaySettings, environment: EnvironmentSpec) -> None:
         self._settings, self._learner = settings, torch_learner(settings)
         self._encoder = ObservationEncoder(environment, settings.images(environment))
-        self._limit = settings.observation_limit(environment)
-        self._scaling = take_statistics([], None)
+        self._how = settings.normalization(environment)
+        self._scaling: Scaling | None = None
         self._networks = self._learner.build(settings, environment, seed=0)
         modules = settings.modules(environment)
         # In the order in which they travel: what acts, then what only judges.
@@ -46,7 +47,7 @@ class ModuleCritics:
         """See `Critics`."""
         first = len(parameters) - len(self._judging)
         acting = list(parameters[: first - 1])  # without the share of exploration
-        self._scaling = take_statistics(acting, self._limit)
+        self._scaling = take_statistics(acting, self._how, self._encoder)
         arrays = [*acting, *parameters[first:]]
         with torch.no_grad():
             for tensor, array in zip([*self._acting, *self._judging], arrays, strict=True):

@@ -52,8 +52,8 @@ class ModuleVectors(TorchVectors):
 
     def scaling(self, limit: float) -> TensorScaling:
         """How observations are normalised, views too."""
-        place = self._layout.groups[OBSERVATIONS].place
-        mean, inverse_std, _ = self._parameters[place].view(3, -1)
+        (rows,) = self._layout.groups[OBSERVATIONS].parameters
+        mean, inverse_std, *_ = tensor_view(self._parameters, rows)
         return TensorScaling(mean, inverse_std, limit)
 
     def clear(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from fast_core.algorithm import (
+    ORIGIN,
     Algorithm,
     Array,
     Backend,
@@ -20,9 +21,10 @@ from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.observations import encoded_size
+from fast_core.algos.nets.normalizer import Normalization
+from fast_core.algos.nets.observations import encoded_size, encodes_wide
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
-from fast_core.algos.ppo.config import Schedule
+from fast_core.algos.ppo.config import Centering, Schedule
 from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
@@ -42,6 +44,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     """
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+    came_later: ClassVar[Mapping[str, object]] = {"center_observations": False}
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "target_rate")
     torch_learner: ClassVar[str] = ""
     always_torch: ClassVar[bool] = False
@@ -78,6 +81,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             "were drawn; images are scaled by 1/255 always."
         ),
     ] = False
+    center_observations: Centering = True
     observation_clip: Annotated[
         float, Meta(gt=0, description="Limit of a normalised observation.")
     ] = 10.0
@@ -246,16 +250,19 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         numbers = encoded_size(environment, self.images(environment))
         return numbers if self.normalize_observations else 0
 
-    def observation_limit(self, environment: EnvironmentSpec) -> float | None:
-        """Limit of normalised observations; None where observations are not normalised."""
-        return self.observation_clip if self.normalized_numbers(environment) else None
+    def normalization(self, environment: EnvironmentSpec) -> Normalization | None:
+        """How observations are normalised; None where they are not."""
+        if not self.normalized_numbers(environment):
+            return None
+        wide = encodes_wide(environment, self.images(environment))
+        return Normalization(self.observation_clip, self.center_observations and wide)
 
     def layout(self, environment: EnvironmentSpec) -> Layout:
         """Everything that steps change, as it lies in one vector."""
         layout = Layout()
         encoder, numbers = self.encoder(environment), self.normalized_numbers(environment)
-        if numbers:
-            layout.add_numbers(OBSERVATIONS, 3, numbers, statistic=True)
+        if (how := self.normalization(environment)) is not None:
+            layout.add_numbers(OBSERVATIONS, 3 + how.centred, numbers, statistic=True)
         if self.modular:
             for module in self.modules(environment):
                 ours = module.name == "encoder" and not is_own(self.network)
@@ -301,9 +308,12 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             parameters = () if encoder is None else encoder.parameters("encoder", 0)
             parameters += self.policy_shape(environment).parameters("policy", 0)
             fields = [FieldSpec(p.name, p.shape, "float32") for p in parameters]
-        if numbers := self.normalized_numbers(environment):
+        numbers, how = self.normalized_numbers(environment), self.normalization(environment)
+        if how is not None:
             fields.append(FieldSpec("observation.mean", (numbers,), "float32"))
             fields.append(FieldSpec("observation.inverse_std", (numbers,), "float32"))
+            if how.centred:
+                fields.append(FieldSpec(ORIGIN, (2, numbers), "float32"))
         return (*fields, EXPLORATION)
 
     def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
@@ -330,10 +340,10 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         Raises:
             ConfigError: NumPy is to compute convolutions.
         """
-        limit = self.observation_limit(environment)
+        how = self.normalization(environment)
         if self.modular:
             made: Actor = own("fast_core.algos.replay.module_actor:ModuleActor")(
-                self, environment, setup, limit
+                self, environment, setup, how
             )
             return made
         encoder, shape = self.encoder(environment), self.policy_shape(environment)
@@ -341,10 +351,10 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             # Imported here because torch costs a second or two and 200 MB.
             from fast_core.algos.replay.torch_actor import TorchActor
 
-            return TorchActor(encoder, shape, environment, setup, observation_clip=limit)
+            return TorchActor(encoder, shape, environment, setup, how=how)
         if encoder is not None:
             raise ConfigError(
                 f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
                 "Use auto or torch, or algorithm.network: mlp."
             )
-        return NumpyActor(shape, environment, limit)
+        return NumpyActor(shape, environment, how)

@@ -14,7 +14,7 @@ from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import F32, layer_kinds, normalises
-from fast_core.algos.nets.normalizer import Scaling
+from fast_core.algos.nets.normalizer import Normalization, Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.activations import FUNCTIONS
@@ -39,7 +39,7 @@ class TorchActor:
         environment: What it acts in.
         setup: Device and precision.
         staging: How observations get to the device; by default what the device needs.
-        observation_clip: Limit of normalised observations; None where they are not normalised.
+        how: How observations are normalised; None where they are not.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class TorchActor:
         setup: PolicySetup,
         staging: Staging | None = None,
         *,
-        observation_clip: float | None = None,
+        how: Normalization | None = None,
     ) -> None:
-        self._limit = observation_clip
+        self._how = how
         self._scaling: Scaling | None = None
         self.encoder = ObservationEncoder(environment, () if encoder is None else encoder.images)
         self._see, self._shape, self._environment = encoder, shape, environment
@@ -68,7 +68,7 @@ class TorchActor:
         """Copy the parameters and bring them into the form in which they are used."""
         last = f"policy.{len(self._shape.hidden_sizes)}."
         networks = list(parameters)
-        self._scaling = take_statistics(networks, self._limit)
+        self._scaling = take_statistics(networks, self._how, self.encoder)
         with torch.inference_mode():
             for p, source in zip(self._parameters, networks, strict=True):
                 # A copy of our own, whose memory format is that of the layout.

@@ -249,7 +249,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         found = self._learn(batch)
         if self._observed is not None:
             with np.errstate(all="ignore"):
-                self._observed.say(batch)
+                self._observed.say(batch, first=self._updates == 0)
         vectors, policy = self._modular, self._policy_is_due
         stop = self._layout.size if policy else self._critic_size
         norm, bad = vectors.judge(stop, found.error)

@@ -57,7 +57,7 @@ class Batches:
         self._encoder, self._upload, self._scaling = encoder, upload, scaling
         self._discrete = discrete
         self._announced: ReplayBatch | None = None
-        self._sent: tuple[ReplayBatch, list[Copy]] | None = None
+        self._sent: tuple[ReplayBatch, int, list[Copy]] | None = None
 
     def announce(self, batch: ReplayBatch) -> None:
         """This one comes after the next."""
@@ -66,13 +66,16 @@ class Batches:
     def send_announced(self) -> None:
         """Begin to copy what was announced."""
         if self._announced is not None:
-            self._sent = self._announced, self._send(self._announced)
+            self._sent = self._announced, self._encoder.moved, self._send(self._announced)
             self._announced = None
 
     def take(self, batch: ReplayBatch) -> TorchBatch:
         """A batch on the device."""
         sent, self._sent = self._sent, None
-        copies = sent[1] if sent is not None and sent[0] is batch else self._send(batch)
+        if sent is not None and sent[0] is batch and sent[1] == self._encoder.moved:
+            copies = sent[2]
+        else:
+            copies = self._send(batch)
         action, scalars, now, later, *rest = [self._upload.finish(copy) for copy in copies]
         masks: list[Tensor | None] = [None, None]
         if self._encoder.mask_size:

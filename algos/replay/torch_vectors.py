@@ -77,11 +77,11 @@ class TorchVectors:
     ) -> Inputs:
         """Batches as networks take them: on the device, or as NumPy has them."""
         if "encoder" not in self._layout.groups and not self._upload.staged:
-            return CriticInputs(encoder, actions, host_scaling(self, limit))
+            return CriticInputs(encoder, actions, host_scaling(self, encoder, limit))
         scaling, online, target = None, None, None
         if limit is not None:
             place = self._layout.groups[OBSERVATIONS].place
-            mean, inverse_std, _ = self._parameters[place].view(3, -1)
+            mean, inverse_std, *_ = self._parameters[place].view(-1, encoder.size)
             scaling = TensorScaling(mean, inverse_std, limit)
         if "encoder" in self._layout.groups:
             group = self._layout.groups["encoder"]

@@ -235,7 +235,7 @@ class NumpyVectors:
         self, encoder: ObservationEncoder, actions: int, limit: float | None = None
     ) -> Inputs:
         """Batches as networks take them."""
-        return CriticInputs(encoder, actions, host_scaling(self, limit))
+        return CriticInputs(encoder, actions, host_scaling(self, encoder, limit))
 
     def numbers(self, name: str) -> F32:
         """The numbers of a group; shares memory."""
@@ -315,11 +315,13 @@ class NumpyVectors:
             adam.steps = state.steps[name]
 
 
-def host_scaling(vectors: Vectors, limit: float | None) -> Scaling | None:
+def host_scaling(
+    vectors: Vectors, encoder: ObservationEncoder, limit: float | None
+) -> Scaling | None:
     """How observations are normalised; views of vectors on the CPU."""
     if limit is None:
         return None
-    mean, inverse_std, _ = vectors.numbers(OBSERVATIONS).reshape(3, -1)
+    mean, inverse_std, *_ = vectors.numbers(OBSERVATIONS).reshape(-1, encoder.size)
     return Scaling(mean, inverse_std, limit)
 
 

@@ -16,6 +16,7 @@ TYPES = {
     torch.uint8: "unsigned char",
     torch.uint16: "unsigned short",
     torch.uint32: "unsigned int",
+    torch.uint64: "unsigned long long",
     torch.bool: "unsigned char",
 }
 # Of C's library, in double; with the suffix f in float.

@@ -33,6 +33,8 @@ def number_type(interface: Interface) -> str:
 def observation_type(interface: Interface) -> str:
     """The type of an element of an observation: one that has all its whole numbers.
 
+    It is a double too where the policy tells numbers apart that are one and the same float.
+
     Raises:
         ExportError: Neither has them.
     """
@@ -44,7 +46,8 @@ def observation_type(interface: Interface) -> str:
             f"{interface.environment.id!r} go beyond that. Let them begin at 0 in a wrapper, or "
             "write .onnx, .pt2 or .ts."
         )
-    return "float" if max(map(_greatest, leaves)) <= _FLOAT_EXACT else "double"
+    exact = max(map(_greatest, leaves)) <= _FLOAT_EXACT and not interface.origins
+    return "float" if exact else "double"
 
 
 def _greatest(space: SpaceSpec) -> float:

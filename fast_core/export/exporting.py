@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -104,8 +104,9 @@ def write(
     from fast_core.export.formats import FORMATS, Job, UnknownOperation
     from fast_core.export.program import make_module
 
-    interface = make_interface(config, environment)
     module = make_module(config, environment, parameters)
+    origins = getattr(module, "origins", {})  # of FastLoop's own algorithms
+    interface = replace(make_interface(config, environment), origins=origins)
     job = Job(module, interface, draw(interface, 2))
     reference = Reference(config, environment, parameters)
     try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from fast_core import __version__
 from fast_core.config import AlgorithmConfig
@@ -45,12 +48,15 @@ class Interface:
         environment: What it acts in.
         inputs: In the order in which they are given.
         outputs: In the order in which they are returned.
+        origins: What the policy counts the numbers of an input from before anything else, by its
+            place; none where that is 0.
     """
 
     algorithm: str
     environment: EnvironmentSpec
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    origins: Mapping[int, NDArray[np.generic]] = field(default_factory=dict)
 
     @property
     def state_size(self) -> int:

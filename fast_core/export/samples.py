@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm import ORIGIN, Array, PolicySetup
 from fast_core.config import AlgorithmConfig
 from fast_core.export.interface import Interface
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -51,12 +51,14 @@ def draw(interface: Interface, rows: int, seed: int = 0) -> Sample:
     space, mask = environment.observation, environment.action_mask
     obs: NDArray[Any] = np.zeros((rows, *space.shape), space.row_dtype)
     leaves: list[Array] = []
-    for name, leaf in space.parts or ((None, space),):
+    for place, (name, leaf) in enumerate(space.parts or ((None, space),)):
         target: NDArray[Any] = obs if name is None else obs[name]
         if mask is not None and name == mask:
             target[...] = _masks(environment.action, rows, rng).reshape(target.shape)
         elif leaf.kind == "box":
             target[...] = _numbers(leaf, rows, rng)
+            if (origin := interface.origins.get(place)) is not None:
+                target[...] = np.where(origin == 0, target, _around(origin, leaf, rows, rng))
         else:
             discrete = leaf.kind == "discrete"
             counts = np.reshape(leaf.n if discrete else leaf.counts, leaf.shape)
@@ -88,6 +90,16 @@ def _numbers(space: SpaceSpec, rows: int, rng: np.random.Generator) -> Array:
     if np.dtype(space.dtype).kind in "iub":
         values = np.rint(values)
     array: Array = values.astype(space.dtype)
+    return array
+
+
+def _around(origin: NDArray[Any], space: SpaceSpec, rows: int, rng: np.random.Generator) -> Array:
+    """Numbers near to where they are counted from."""
+    apart = rng.normal(size=(rows, *space.shape)) * 10.0 ** rng.integers(-1, 2, rows).reshape(
+        rows, *(1,) * len(space.shape)
+    )
+    near = origin + (apart if origin.dtype.kind == "f" else np.rint(apart).astype(origin.dtype))
+    array: Array = near.astype(space.dtype)
     return array
 
 
@@ -144,7 +156,7 @@ class Reference:
         rng = np.random.default_rng(0)
         explained = [np.zeros(each.shape, np.bool_) for each in off]
         for _ in range(VARIANTS):
-            other = self._answers(sample, [_nearby(each, rng) for each in self._parameters])
+            other = self._answers(sample, self._changed(rng))
             spread = self._distances(other, wanted)
             for place, distance in enumerate(self._distances(given, other)):
                 if given[place].dtype.kind == "f":
@@ -157,6 +169,14 @@ class Reference:
                 for each, known in zip(off, explained, strict=True)
             ]
         )
+
+    def _changed(self, rng: np.random.Generator) -> list[Array]:
+        """Parameters nearby; what numbers are counted from is exact."""
+        fields = self._config.policy_fields(self._environment)
+        return [
+            each if field.name == ORIGIN else _nearby(each, rng)
+            for field, each in zip(fields, self._parameters, strict=True)
+        ]
 
     def _answers(self, sample: Sample, parameters: Sequence[Array]) -> list[Array]:
         config, environment = self._config, self._environment

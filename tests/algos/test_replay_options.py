@@ -32,13 +32,18 @@ def raw_batch(environment, seed):
     return changed(batch, obs=OFFSET + SCALE * batch.obs, next_obs=OFFSET + SCALE * batch.next_obs)
 
 
-def slow_statistics(batches):
-    """Mean and inverse deviation of every row that was drawn, in float64."""
+def slow_statistics(batches, shares=1):
+    """Mean and inverse deviation of every row that was drawn, in float64.
+
+    The first batches of several optimizers are known apart: not how far their means are off.
+    """
     if not batches:
         return np.zeros(5), np.ones(5)
     rows = [row.astype(np.float64) for batch in batches for row in batch.obs]
     mean = sum(rows) / len(rows)
     variance = sum((row - mean) ** 2 for row in rows) / len(rows)
+    means = [batch.obs.mean(axis=0, dtype=np.float64) for batch in batches[:shares]]
+    variance = variance - np.var(means, axis=0) * shares / len(batches)
     return mean, 1 / np.sqrt(variance + 1e-8)
 
 
@@ -127,6 +132,22 @@ def test_policies_act_on_what_the_learner_would_see(name, backend):
         np.testing.assert_allclose(ours.action, theirs.action, atol=2e-3)
 
 
+@both
+def test_scale_of_numbers_far_from_zero_is_known_from_the_first_batch_on(backend):
+    """Pressures of 101,325 and about 1 more or less."""
+    environment = environment_for("sac")
+    config = make_config("sac", backend=backend, normalize_observations=True)
+    learner, batches = make_learner(config, environment), []
+    for step in range(100):
+        batch = make_batch(environment, seed=step)
+        batches.append(changed(batch, obs=batch.obs + np.float32(101_325)))
+        learner.update(batches[-1])
+        if step in (0, 99):
+            np.testing.assert_allclose(
+                published(learner)[1], slow_statistics(batches)[1], rtol=1e-3
+            )
+
+
 @pytest.mark.parametrize("shares", [2, 3])
 @pytest.mark.parametrize("name", slow_but(["dsact"], ALL))
 def test_optimizers_that_average_merge_the_statistics_of_all_their_rows(name, shares):
@@ -142,7 +163,8 @@ def test_optimizers_that_average_merge_the_statistics_of_all_their_rows(name, sh
         for replica in replicas:
             assert replica.apply(mean.copy()).updates == 1
         for replica in replicas:
-            for ours, expected in zip(published(replica), slow_statistics(batches), strict=True):
+            wanted = slow_statistics(batches, shares)
+            for ours, expected in zip(published(replica), wanted, strict=True):
                 np.testing.assert_allclose(ours, expected, rtol=2e-4)
     first, *others = (replica.shared_state() for replica in replicas)
     for other in others:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm import ORIGIN, Array, PolicySetup
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
@@ -53,6 +53,13 @@ TUPLE = SpaceSpec.composite([("0", box(3, low=-5, high=5)), ("1", discrete(3, dt
 FAR = SpaceSpec.composite(
     [("0", discrete(4, start=2**25)), ("1", multi((3, 2), starts=(2**40, 1 - 2**53)))]
 )
+WIDE = SpaceSpec.composite(
+    [
+        *[("where", box(2, dtype="float64")), ("gear", discrete(3)), ("plain", box(1))],
+        *[("count", box(2, dtype="int32")), ("more", box(1, dtype="uint32"))],
+        *[("clock", box(1, dtype="int64")), ("last", box(1, dtype="uint64"))],
+    ]
+)
 FAR_ACTION = multi((3, 2), starts=(2**31 - 2, -(2**40)))
 
 
@@ -82,10 +89,29 @@ class Case:
                 values -= values.mean(axis=axes, keepdims=True)
                 gain = 14.0 if len(axes) == 3 else 20.0  # many convolutions follow one another
                 values *= gain / np.sqrt(np.prod([field.shape[axis] for axis in axes]))
+            if field.name == ORIGIN:  # whole numbers, as integers have to be counted from
+                values = np.rint(np.abs(values) * np.array([[1e9], [10.0]]))
             if field.name.endswith("inverse_std"):
                 values = np.exp(6 * values)  # some so large that numbers are clipped
             made.append(values.astype(np.float32))
         return tuple(made)
+
+    def origins(self) -> dict[str | None, Array]:
+        """What numbers are counted from, by their part."""
+        fields = self.config.policy_fields(self.environment)
+        names = [field.name for field in fields]
+        if ORIGIN not in names:
+            return {}
+        origin, at, found = self.parameters()[names.index(ORIGIN)].sum(axis=0), 0, {}
+        space = self.environment.observation
+        for name, leaf in space.parts or ((None, space),):
+            if name is not None and name == self.environment.action_mask:
+                continue
+            size = leaf.size if leaf.kind == "box" else sum(choices(leaf))
+            if leaf.kind == "box" and leaf.row_dtype.itemsize > 2 and leaf.dtype != "float32":
+                found[name] = origin[at : at + size]
+            at += size
+        return found
 
 
 def ppo(
@@ -139,6 +165,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "ppo_mixed": lambda: ppo(MIXED, discrete(3)),
     "ppo_tuple": lambda: ppo(TUPLE, ODD_BOX),
     "ppo_discrete": lambda: ppo(discrete(7, start=2), discrete(3), normalize_observations=False),
+    "ppo_wide": lambda: ppo(WIDE, discrete(3)),
+    "sac_wide": lambda: replay("sac", WIDE, ODD_BOX, normalize_observations=True),
     "ppo_far": lambda: ppo(FAR, FAR_ACTION, normalize_observations=False),
     "ppo_frames": lambda: ppo(box(3, 4), discrete(3), frames=3),
     "ppo_pixels_flat": lambda: ppo(SEEN["small"][0], discrete(3), frames=2, network="mlp"),
@@ -226,9 +254,12 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def observations(case: Case, rows: int, seed: int = 0) -> np.ndarray:
-    """Small and large numbers, bounds, all choices; masks down to one that is allowed."""
+    """Small and large numbers, bounds, all choices; masks down to one that is allowed.
+
+    Numbers are about what they are counted from.
+    """
     rng = np.random.default_rng(seed)
-    space = case.environment.observation
+    space, origins = case.environment.observation, case.origins()
     obs = np.zeros((rows, *space.shape), space.row_dtype)
     for name, leaf in space.parts or ((None, space),):
         target = obs if name is None else obs[name]
@@ -247,7 +278,8 @@ def observations(case: Case, rows: int, seed: int = 0) -> np.ndarray:
                 runs = rng.random((rows, flat.shape[1] // 5 + 1)) * rng.random((rows, 1))
                 numbers = low + np.repeat(runs, 5, axis=1)[:, : flat.shape[1]] * (high - low)
                 numbers[0], numbers[1] = low, high
-            flat[...] = np.rint(numbers) if flat.dtype.kind in "iub" else numbers
+            numbers = np.rint(numbers) if flat.dtype.kind in "iub" else numbers
+            flat[...] = numbers + origins.get(name, 0)
         else:
             starts = leaf.starts or (leaf.start,)
             for column, (start, count) in enumerate(zip(starts, choices(leaf), strict=True)):

@@ -24,21 +24,35 @@ Answer = Callable[[list[np.ndarray]], list[np.ndarray]]
 ROWS = 200
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 # Every format, and every kind of input, head and memory once; the others in the long form.
-QUICK_ONNX, QUICK_PROGRAM, QUICK_HEADER = (
-    {"ppo_multi_masked"},
-    {"ppo_lstm"},
-    {"ppo_multi_masked", "ppo_far"},
-)
+QUICK_ONNX, QUICK_PROGRAM = {"ppo_multi_masked", "ppo_wide"}, {"ppo_lstm"}
+QUICK_HEADER = {"ppo_multi_masked", "ppo_far", "ppo_wide"}
 # Tracing takes a tenth of the time of other formats.
 KINDS = (
     *("ppo_box_stretched", "ppo_box_half", "ppo_binary", "ppo_tuple", "ppo_frames", "ppo_gru"),
-    *("ppo_cnn_mixed", "sac_options", "dsact", "ddpg", "dqn_masked", "td3_own_parts", "qrdqn"),
+    *(
+        "ppo_wide",
+        "ppo_cnn_mixed",
+        "sac_options",
+        "dsact",
+        "ddpg",
+        "dqn_masked",
+        "td3_own_parts",
+        "qrdqn",
+    ),
 )
 # An ONNX file is made of the graph that torch.export makes, for which a few of each kind do.
-PROGRAMS = ("ppo_lstm", "ppo_tuple", "sac_cnn", "dqn_masked", "td3_own_parts")
+PROGRAMS = ("ppo_lstm", "sac_wide", "ppo_tuple", "sac_cnn", "dqn_masked", "td3_own_parts")
 ONNX = (
     *("ppo_multi_masked", "ppo_box_stretched", "ppo_box_half", "ppo_binary", "ppo_tuple"),
-    *("ppo_lstm", "ppo_own_gru", "ppo_own_frames", "ppo_cnn_mixed", "sac_options", "ddpg"),
+    *(
+        "ppo_wide",
+        "ppo_lstm",
+        "ppo_own_gru",
+        "ppo_own_frames",
+        "ppo_cnn_mixed",
+        "sac_options",
+        "ddpg",
+    ),
     *("dqn_masked", "dqn_cnn", "td3_own_parts", "qrdqn"),
 )
 FLAT = [name for name, case in CASES.items() if case().flat]

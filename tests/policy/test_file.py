@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fast_core import __version__
+from fast_core.algorithm import ORIGIN
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.policy import load_policy
 from fast_core.policy.file import (
@@ -119,6 +120,26 @@ def test_best_policy_is_replaced_only_by_one_as_good(tmp_path: Path) -> None:
     assert read_origin(path).version == 4
     again = BestPolicy(path)
     assert not again.offer(a_policy(5, 4.9)), "also after a restart"
+
+
+def test_a_file_of_before_numbers_had_an_origin_rounds_them_as_it_did(tmp_path: Path) -> None:
+    config = make_config()
+    doubles = msgspec.structs.replace(CARTPOLE.observation, dtype="float64")
+    environment = msgspec.structs.replace(CARTPOLE, observation=doubles)
+    fields = config.algorithm.policy_fields(environment)
+    assert fields[-1].name == ORIGIN
+    arrays = [np.full(field.shape, 1e9, np.float32) for field in fields]
+    origin = Origin(run="toy/1", version=1, env_steps=10)
+    policy = describe(config, environment, arrays, origin)
+    algorithm = {k: v for k, v in policy.algorithm.items() if k != "center_observations"}
+    old = msgspec.structs.replace(
+        policy, algorithm=algorithm, parameters=policy.parameters[: len(fields) - 1]
+    )
+    write_policy(tmp_path / "old", old)
+    loaded = load_policy(tmp_path / "old")
+    assert [each.name for each in loaded.file.parameters] == [f.name for f in fields[:-1]]
+    assert loaded.config.center_observations is False
+    assert loaded(np.zeros(4))[0] in (0, 1)
 
 
 def bare(run: Path) -> bytes:

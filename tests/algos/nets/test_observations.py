@@ -108,3 +108,41 @@ def test_rows_of_a_table_share_its_memory():
     assert table.finite
     table.vector[0] = np.nan
     assert not table.finite and part.finite
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offset", "spread"),
+    [
+        *[("float64", 5.4e6, 0.25), ("float64", 1.7e9, 16.0), ("float64", -1e15, 64.0)],
+        *[("int32", 2**31 - 100, 64), ("uint32", 2**32 - 100, 64), ("int64", 2**60, 64)],
+        *[("int64", -(2**63) + 100, 64), ("uint64", 2**63, 64), ("uint64", 2**64 - 100, 64)],
+    ],
+)
+def test_numbers_that_float32_cannot_tell_apart_are_counted_from_an_origin(dtype, offset, spread):
+    env = EnvironmentSpec("Test-v0", SpaceSpec("box", (2, 1), dtype, low=(0.0,)), ACTION)
+    apart = np.random.default_rng(0).integers(-64, 65, (500, 2)) * (spread / 64)
+    own = int if dtype[0] != "f" else float
+    obs = np.array([[own(offset) + own(x) for x in row] for row in apart], dtype).reshape(500, 2, 1)
+    encoder = ObservationEncoder(env, ())
+    origin = encoder.find_origin(*encoder.spread(obs))
+    assert encoder.wide and origin[0].all()
+    encoder.centre(origin)
+    seen = encoder.vector(obs)
+    assert seen.dtype == np.float32
+    # From number to number, as where they are counted from is near the mean, not at it.
+    np.testing.assert_allclose(np.diff(seen, axis=0), np.diff(apart, axis=0), atol=spread * 1e-4)
+    variance = encoder.spread(obs)[1]
+    np.testing.assert_allclose(variance, apart.var(axis=0), rtol=1e-6)
+    encoder.centre(np.zeros_like(origin))
+    np.testing.assert_array_equal(encoder.vector(obs), obs.reshape(500, 2).astype(np.float32))
+
+
+@pytest.mark.parametrize("space", [
+    SpaceSpec("box", (2,), "float32", low=(0.0,)), SpaceSpec("box", (2,), "int16", low=(0.0,)),
+    SpaceSpec("discrete", (), "int64", n=3), SpaceSpec("box", (2,), "float64", low=(0.0,)),
+])  # fmt: skip
+def test_numbers_that_float32_can_tell_apart_are_counted_from_zero(space):
+    encoder = ObservationEncoder(EnvironmentSpec("Test-v0", space, ACTION), ())
+    assert encoder.wide == (space.dtype == "float64")
+    obs = np.random.default_rng(0).integers(0, 3, (9, *space.shape)).astype(space.dtype)
+    assert not encoder.find_origin(*encoder.spread(obs)).any()
