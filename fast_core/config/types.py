@@ -655,7 +655,10 @@ class MetricsConfig(Section, frozen=True):
     ] = True
     end_timeout_s: Annotated[
         Seconds,
-        Meta(description="What sinks may take to finish, for uploads say, when the run has ended."),
+        Meta(
+            description="What sinks may take to finish, for uploads say, when the run has ended; "
+            "before that as long again to start, where a short run is over sooner."
+        ),
     ] = 10.0
 
     @property

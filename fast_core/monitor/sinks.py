@@ -110,6 +110,7 @@ class SinkThread:
         self._summary: RunEnd | None = None
         self._change = threading.Condition()
         self._call = ("", time.monotonic())  # what runs now, and since when
+        self._begun = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(make, start), name=f"sink {name}", daemon=True
         )
@@ -129,10 +130,14 @@ class SinkThread:
         self._look()
 
     def end(self, summary: RunEnd) -> None:
-        """Tell the sink how the run ended, after all rows; `join` waits for it."""
+        """Tell the sink how the run ended, after all rows; see `end_all`."""
         with self._change:
             self._summary = summary
             self._change.notify()
+
+    def await_start(self, timeout_s: float) -> None:
+        """Wait until it has started, or can't."""
+        self._begun.wait(max(0.0, timeout_s))
 
     def join(self, timeout_s: float) -> bool:
         """Wait until it has ended; False, and a word of it, if it has not by then."""
@@ -140,7 +145,8 @@ class SinkThread:
         if not self._thread.is_alive():
             return True
         text = f"has not ended yet and is left behind, {len(self._waiting)} rows with it"
-        self._tell("end", f"{text}; it is in {self._doing()}")
+        remedy = "To wait longer, raise metrics.end_timeout_s"
+        self._tell("end", f"{text}; it is in {self._doing()}. {remedy}")
         return False
 
     def _look(self) -> None:
@@ -163,11 +169,12 @@ class SinkThread:
 
     def _run(self, make: Callable[[], MetricsSink], start: RunStart) -> None:
         made: list[MetricsSink] = []
-        if not self._try("__init__", lambda: made.append(make())):
+        begun = self._try("__init__", lambda: made.append(make()))
+        begun = begun and self._try("start", lambda: made[0].start(start))
+        self._begun.set()
+        if not begun:
             return
         (sink,) = made
-        if not self._try("start", lambda: sink.start(start)):
-            return
         while (rows := self._take()) is not None:
             if not self._try("rows", lambda taken=rows: sink.rows(taken)):  # type: ignore[misc]
                 self.dropped += len(rows)
@@ -193,6 +200,20 @@ class SinkThread:
         finally:
             self._call = ("", 0.0)
         return True
+
+
+def end_all(sinks: Sequence[SinkThread], summary: RunEnd, limit_s: float) -> None:
+    """Tell sinks how the run ended, and wait for them.
+
+    A short run may be over before they have started, which takes W&B seconds, a minute without a
+    network: for that they have ``limit_s``, and as long again to end.
+    """
+    for sink in sinks:
+        sink.end(summary)
+    for wait in (SinkThread.await_start, SinkThread.join):
+        deadline_s = time.monotonic() + limit_s
+        for sink in sinks:
+            wait(sink, deadline_s - time.monotonic())
 
 
 def _place(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import msgspec
 from fast_core.events import Command, Finish, Ready, Record
 from fast_core.metrics import RunEnd, RunStart
 from fast_core.monitor.metrics_writer import MetricsWriter
-from fast_core.monitor.sinks import SinkThread, make_sink
+from fast_core.monitor.sinks import SinkThread, end_all, make_sink
 from fast_core.nodes.node import Node, NodeContext, NodeState
 
 NICENESS = 10
@@ -66,8 +65,4 @@ class MetricsNode(Node):
     def close(self) -> None:
         """Close the file, and give the sinks their time to finish."""
         self._writer.close()
-        deadline_s = time.monotonic() + self.context.plan.config.metrics.end_timeout_s
-        for sink in self._sinks:
-            sink.end(self._summary)
-        for sink in self._sinks:
-            sink.join(deadline_s - time.monotonic())
+        end_all(self._sinks, self._summary, self.context.plan.config.metrics.end_timeout_s)

@@ -121,8 +121,9 @@ class RunPlan:
     def grace_s(self, node: str) -> float:
         """How long ``node`` may take from being asked to stop until it has."""
         config = self.config
-        sinks = config.metrics.end_timeout_s if node == METRICS and config.metrics.used_sinks else 0
-        return config.supervision.grace_s + sinks
+        ends_sinks = node == METRICS and bool(config.metrics.used_sinks)
+        # once more for those that still start, see `fast_core.monitor.sinks.end_all`
+        return config.supervision.grace_s + 2 * config.metrics.end_timeout_s * ends_sinks
 
     def settings_of(self, node: str) -> Values:
         """What the configuration says to a user's node (``nodes.extra[...].settings``)."""

@@ -10,7 +10,8 @@ import pytest
 from fast_core.config import MetricsConfig, SinkConfig
 from fast_core.errors import ConfigError
 from fast_core.metrics import MetricsRow, MetricsSink, RunEnd, RunStart
-from fast_core.monitor.sinks import SinkThread, check_sinks, make_sink
+from fast_core.monitor import sinks as module
+from fast_core.monitor.sinks import SinkThread, check_sinks, end_all, make_sink
 from tests.monitor import own_sinks
 from tests.monitor.own_sinks import lines
 
@@ -95,6 +96,49 @@ def test_sink_that_hangs_never_makes_its_feeder_wait_and_is_told_with_its_place(
     assert "takes more than 0.05 s for rows() (" in slow and "own_sinks.py, line" in slow
     assert "3 rows wait for it" in full
     assert "is left behind, 3 rows with it" in end
+    assert end.endswith("raise metrics.end_timeout_s")
+
+
+class Starting(own_sinks.Lines):
+    """One that starts when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on, self.started = threading.Event(), threading.Event()
+
+    def start(self, run: RunStart) -> None:
+        self.go_on.wait(20)
+        super().start(run)
+        self.started.set()
+
+
+def test_sink_that_still_starts_when_the_run_is_over_has_its_time_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W&B takes seconds to start, and all of its time was gone by then."""
+    reports: list[str] = []
+    sink, limits = Starting(), []
+    fed = thread(tmp_path, sink, reports)
+    fed.put(row(10))
+    monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
+    await_start, join = SinkThread.await_start, SinkThread.join
+
+    def starts(it: SinkThread, timeout_s: float) -> None:
+        limits.append(timeout_s)
+        sink.go_on.set()
+        await_start(it, 20)
+        assert sink.started.is_set()
+        monkeypatch.setattr(module.time, "monotonic", lambda: 7.0)
+
+    def joins(it: SinkThread, timeout_s: float) -> bool:
+        limits.append(timeout_s)
+        return join(it, 20)
+
+    monkeypatch.setattr(SinkThread, "await_start", starts)
+    monkeypatch.setattr(SinkThread, "join", joins)
+    end_all([fed], FINISHED, 8.0)
+    assert limits == [8.0, 8.0], "not what starting left of it"
+    assert lines(tmp_path)[-2:] == ["row 10", "end finished 30 2.0"] and reports == []
 
 
 class Asleep:
