@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from fast_core.config import AlgorithmConfig
@@ -62,6 +64,25 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
             f"'package.module:Class'; got {name!r}.{hint}"
         )
     return _load(registration.config)
+
+
+def imports_only(modules: Collection[str] = ()) -> Callable[[str], type[AlgorithmConfig]]:
+    """`algorithm_config_type` for those who read what others made.
+
+    Of users' modules it imports those alone that the caller named; what is imported already runs
+    nothing any more.
+    """
+
+    def config_type(name: str) -> type[AlgorithmConfig]:
+        module = name.partition(":")[0]
+        if ":" in name and module not in modules and module not in sys.modules:
+            raise ConfigError(
+                f"algorithm.name {name!r} is code, and nothing is imported that only a file names. "
+                f"Name its module if you trust it: modules=[{module!r}]."
+            )
+        return algorithm_config_type(name)
+
+    return config_type
 
 
 # Says how much is learned from what; see `Blueprint`.

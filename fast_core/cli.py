@@ -47,6 +47,7 @@ def _run(arguments: Sequence[str]) -> int:
         TopologyError,
     )
     from fast_core.system.surroundings import explained, mend, working_folder
+    from fast_core.system.text import harmless
     from fast_core.tools.commands import app
 
     try:
@@ -63,7 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
     except FastLoopError as error:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
             raise
-        print(f"fastloop: {error}", file=sys.stderr)
+        print(f"fastloop: {harmless(str(error))}", file=sys.stderr)
         refused = ConfigError | PolicyError | TopologyError | SegmentError
         return 2 if isinstance(error, refused) else 1
     except OSError as error:

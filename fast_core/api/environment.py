@@ -12,6 +12,7 @@ import gymnasium
 from gymnasium.wrappers import FrameStackObservation
 from msgspec import to_builtins
 
+from fast_core.algos.registry import algorithm_config_type
 from fast_core.api import sending
 from fast_core.api.config import Config, as_config, environment_of
 from fast_core.api.runs import Run
@@ -79,7 +80,8 @@ def _configured(
         maker = sending.checked_maker(what)
         return environment_of({"id": sending.label_of(maker), **keys}), 0, maker
     if isinstance(what, Run):
-        what = what.config
+        what._files.look_where_it_began()
+        what = what._config(algorithm_config_type)
     is_file = isinstance(what, PathLike) or str(what).endswith((".yaml", ".yml"))
     if isinstance(what, Config) or is_file or (isinstance(what, Mapping) and "environment" in what):
         config = as_config(cast("Config", what), None)

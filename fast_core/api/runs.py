@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.algos.registry import imports_only
 from fast_core.api.columns import Columns
 from fast_core.api.config import Config, Overrides, override_lines
 from fast_core.config import file as config_file
-from fast_core.errors import RunFailed
+from fast_core.errors import CheckpointError, RunFailed
 from fast_core.events import StopReason
 from fast_core.launcher import Outcome
 from fast_core.launcher.control import client
@@ -30,6 +30,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
 from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
 from fast_core.system.decoding import from_json
+from fast_core.system.regular_file import read_large, read_regular
 
 if TYPE_CHECKING:
     from fast_core.policy import Policy
@@ -57,30 +58,42 @@ class Run:
 
     Nothing here changes it but `resume`, and `stop` and `save` where it goes on elsewhere.
 
-    Every attribute is read anew each time, so a run can be watched.
+    Every attribute is read anew each time, so a run can be watched. Reading runs no code of the
+    run's (docs/trust.md): an algorithm of one's own is imported where ``modules`` has its module.
 
     Attributes:
         directory: Its folder.
+        modules: What may be imported.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], *, modules: Sequence[str] = ()) -> None:
         """Find a run.
 
         Args:
             path: Its folder, or ``<directory>/<name>``, which means the newest run there.
+            modules: Modules that its configuration may name and `config` may import, looked for
+                where the run found them too.
 
         Raises:
             ConfigError: There is none; says what is there instead.
         """
         self._files = RunDirectory.open(Path(path))
         self.directory = self._files.path
+        self.modules = tuple(modules)
 
     @property
     def config(self) -> Config:
-        """Its configuration, with what every ``auto`` stood for."""
-        self._files.look_where_it_began()
-        values = config_file.load(self._files.config, [], algorithm_config_type, resolved=True)
-        return Config._of(values)
+        """Its configuration, with what every ``auto`` stood for.
+
+        Raises:
+            ConfigError: It can't be read, or names an algorithm in none of ``modules``.
+        """
+        if self.modules:
+            self._files.look_where_it_began()
+        return self._config(imports_only(self.modules))
+
+    def _config(self, algorithm_type: config_file.AlgorithmType) -> Config:
+        return Config._of(config_file.load(self._files.config, [], algorithm_type, resolved=True))
 
     @property
     def metrics(self) -> Columns:
@@ -104,7 +117,7 @@ class Run:
         for name in complete_names(self._files.checkpoints):
             path = self._files.checkpoints / name
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # dropped meanwhile
-                manifest = from_json((path / MANIFEST).read_bytes(), Manifest)
+                manifest = from_json(read_regular(path / MANIFEST), Manifest)
                 found.append(Checkpoint(path, manifest.version, manifest.env_steps))
         return found
 
@@ -112,16 +125,17 @@ class Run:
     def versions(self) -> list[dict[str, str]]:
         """What each part of it was made with: FastLoop, Python, torch, simulators, processor."""
         try:
-            text = self._files.versions.read_bytes()
+            return from_json(read_regular(self._files.versions), list[dict[str, str]])
         except FileNotFoundError:  # it has just begun
             return []
-        return from_json(text, list[dict[str, str]])
+        except msgspec.DecodeError as error:
+            raise CheckpointError(f"{self._files.versions} can't be read: {error}") from error
 
     @property
     def crash(self) -> str | None:
         """Everything that failed, why the run did last; None if nothing did."""
         try:
-            return self._files.crash.read_text(encoding="utf-8")
+            return read_large(self._files.crash).decode("utf-8", "replace")
         except FileNotFoundError:
             return None
 
@@ -166,7 +180,7 @@ class Run:
             ConfigError: It does not run, has trained nothing yet, or can't be saved; says why.
         """
         path = Path(client.save(self._files).path)
-        manifest = from_json((path / MANIFEST).read_bytes(), Manifest)
+        manifest = from_json(read_regular(path / MANIFEST), Manifest)
         return Checkpoint(path, manifest.version, manifest.env_steps)
 
     def __fspath__(self) -> str:

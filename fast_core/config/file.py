@@ -265,7 +265,12 @@ def read_text(path: Path) -> str:
         ConfigError: It can't be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        most = config_yaml.MOST_BYTES
+        with path.open("rb") as file:  # a pipe too: who names one has it written
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ConfigError(f"{path} has more than the {most:,} bytes of a configuration.")
+        return data.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} must be UTF-8 text; {error}. Save it as UTF-8.") from error
     except OSError as error:

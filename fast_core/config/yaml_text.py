@@ -9,13 +9,14 @@ kinds of reader get it back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from fast_core.errors import ConfigError
+from fast_core.system.text import error_text
 
 _TAG = "tag:yaml.org,2002:"
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
@@ -30,6 +31,12 @@ _OPENED = {
     "while parsing a flow sequence": "[",
     "while scanning a quoted scalar": "quote",
 }
+
+
+MOST_BYTES = 1 << 20  # of a file; those of the largest sweeps have a twentieth
+MOST_TEXT = 1 << 22  # characters, with what each alias stands for written out
+MOST_LEVELS = 100
+_MOST_DIGITS = 1000  # numbers by sixties are read in time that grows with their square
 
 
 @dataclass(frozen=True)
@@ -112,13 +119,58 @@ def _lines(node: yaml.Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, 
                 yield from _lines(item, f"{place}.", seen)
 
 
-def _read(text: str) -> tuple[object, yaml.Node | None]:
-    loader = _Loader(text)
+def read_bounded(loader: Any) -> tuple[Any, yaml.Node | None]:
+    """What a loader of PyYAML reads, plain and as nodes; None for nothing.
+
+    An alias is a few letters and stands for the same object again, so who writes out or walks
+    through ten levels of them has ten thousand million.
+
+    Raises:
+        yaml.YAMLError: It is no YAML, too much or nested too deeply; nothing else.
+    """
     try:
         node = loader.get_single_node()
-        return (None if node is None else loader.construct_document(node)), node
+        if node is None:
+            return None, None
+        _measure(node, {})
+        return loader.construct_document(node), node
+    except RecursionError as error:
+        raise yaml.YAMLError("it is nested too deeply") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # What PyYAML raises at `!!bool maybe`, at `!!int ""` and at a number of too many digits.
+        raise yaml.YAMLError(f"a value can't be read ({error_text(error)})") from error
     finally:
         loader.dispose()
+
+
+def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Characters and levels of a node with what each alias stands for written out.
+
+    Raises:
+        yaml.MarkedYAMLError: They are too many, or it is within itself.
+    """
+    if id(node) in known:
+        size, levels = known[id(node)]
+        _check(size > 0, node, "an alias stands within what it stands for")
+        return size, levels
+    if isinstance(node, yaml.ScalarNode):
+        number = node.tag in (f"{_TAG}int", f"{_TAG}float")
+        _check(not number or len(node.value) <= _MOST_DIGITS, node, "a number has too many digits")
+        return len(node.value) + 1, 1
+    known[id(node)] = 0, 0  # it is being looked at
+    pairs = isinstance(node, yaml.MappingNode)
+    below = [each for pair in node.value for each in pair] if pairs else node.value
+    found = [_measure(each, known) for each in below]
+    size, levels = 1 + sum(size for size, _ in found), 1 + max([0, *(each for _, each in found)])
+    _check(size <= MOST_TEXT, node, "what its aliases stand for is too much when written out")
+    _check(levels <= MOST_LEVELS, node, "it is nested too deeply")
+    known[id(node)] = size, levels
+    return size, levels
+
+
+def _check(holds: bool, node: yaml.Node, problem: str) -> None:
+    if not holds:
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
 def parse(text: str, source: str) -> Document:
@@ -128,9 +180,9 @@ def parse(text: str, source: str) -> Document:
         ConfigError: It is not YAML, gives a key twice, or is not a group of keys.
     """
     try:
-        tree, node = _read(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = _reason(error, text.splitlines())
+        tree, node = read_bounded(_Loader(text))
+    except yaml.YAMLError as error:
+        reason = why(error, text.splitlines())
         raise ConfigError(f"{source} is not a valid configuration: {reason}") from error
     if tree is None or node is None:
         return Document({}, {})
@@ -142,14 +194,13 @@ def parse(text: str, source: str) -> Document:
 def parse_value(text: str) -> object:
     """Read one value of the command line; what is not YAML is text."""
     try:
-        return _read(text)[0]
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return read_bounded(_Loader(text))[0]
+    except yaml.YAMLError:
         return text
 
 
-def _reason(error: Exception, lines: list[str]) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply."
+def why(error: yaml.YAMLError, lines: Sequence[str] = ()) -> str:
+    """A sentence for what PyYAML raised at ``lines``, which it quotes."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"{error}."
     mark, began = error.problem_mark, error.context_mark

@@ -19,6 +19,7 @@ from fast_core.config.alike import told_apart
 from fast_core.dashboard.configurations import Configuration, Configurations
 from fast_core.dashboard.curves import Curve, Curves
 from fast_core.dashboard.sweeps import Begun, Sweeps, SweepState
+from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import RETURN, RunState, find_runs, read_state
@@ -257,7 +258,10 @@ class Overview:
         path = run.path
         state = read_state(path, _NEAR_BYTES) if running else read_state(path)
         best, last = self._figures(state) if running else (state.best, state.last)
-        configuration = self._configurations.read(run)
+        try:
+            configuration = self._configurations.read(run)
+        except ConfigError:
+            configuration = None
         row = replace(
             row,
             state=state.state,

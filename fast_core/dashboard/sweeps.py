@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from fast_core.config.yaml_text import MOST_BYTES
 from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import parsed
@@ -96,11 +97,11 @@ class Sweeps:
 def _planned(file: Path) -> int | None:
     """How many runs a sweep's file asks for, as `fastloop sweep` wrote it."""
     try:
-        tree = parsed(read_regular(file))
+        tree = parsed(read_regular(file, MOST_BYTES))
         seeds, variants = tree["seeds"], tree.get("variants") or (None,)
         count = len(seeds) if isinstance(seeds, list) else int(seeds)
         return count * len(variants) * math.prod(dict(_axes(tree.get("grid") or {})).values())
-    except (OSError, yaml.YAMLError, ArithmeticError, RecursionError):
+    except (OSError, yaml.YAMLError, ArithmeticError):
         return None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -12,6 +12,7 @@ import msgspec
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.view import RunSummary
 from fast_core.system.decoding import JsonDecoder
+from fast_core.system.regular_file import read_lines
 from fast_core.system.text import encodable
 
 SUMMARY = "summary"
@@ -35,10 +36,9 @@ def read_entries(path: Path) -> Iterator[JournalEntry]:
     """Entries in the order they were written; lines cut short by a killed writer are left out."""
     if not path.is_file():
         return
-    with path.open("rb") as file:
-        for line in file:
-            with contextlib.suppress(msgspec.DecodeError):
-                yield _decoder.decode(line)
+    for line in read_lines(path):
+        with contextlib.suppress(msgspec.DecodeError):
+            yield _decoder.decode(line)
 
 
 class EventJournal:

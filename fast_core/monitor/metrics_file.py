@@ -11,6 +11,7 @@ import msgspec
 from fast_core.metrics import MetricsRow
 from fast_core.system.decoding import JsonDecoder
 from fast_core.system.durable import write_durably
+from fast_core.system.regular_file import read_lines
 
 _decoder = JsonDecoder(MetricsRow)
 
@@ -19,11 +20,7 @@ def read_rows(path: Path) -> Iterator[MetricsRow]:
     """Rows in the order they were written; lines cut short by a killed writer are left out."""
     if not path.is_file():
         return
-    with path.open("rb") as file:
-        for line in file:
-            row = decode_row(line)
-            if row is not None:
-                yield row
+    yield from filter(None, map(decode_row, read_lines(path)))
 
 
 def supersede(metrics: Path, superseded: Path, env_steps: int) -> int:

@@ -13,6 +13,7 @@ from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.svg_chart import Point, svg_chart
 from fast_core.system.durable import write_durably
+from fast_core.system.regular_file import read_large
 
 _RETURNS = "returns"
 # Above all others, each with the spread of its episodes as a band.
@@ -194,7 +195,7 @@ def _decisions(entries: Sequence[JournalEntry]) -> str:
 def _preformatted(heading: str, path: Path) -> str:
     if not path.is_file():
         return ""
-    text = path.read_text("utf-8", "replace")
+    text = read_large(path).decode("utf-8", "replace")
     # It may be wide, and is scrolled by keyboard then.
     named = f'tabindex="0" role="region" aria-label="{heading}"'
     return f"<h2>{heading}</h2><pre {named}>{escape(text)}</pre>"

@@ -17,6 +17,7 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 from fast_core.system.importing import hidden_by_current_folder, look_in_too
+from fast_core.system.regular_file import read_regular
 from fast_core.system.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
@@ -139,7 +140,7 @@ class RunDirectory:
         """
         folders: list[str] = []
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-            parts = from_json(self.versions.read_bytes(), list[dict[str, str]])
+            parts = from_json(read_regular(self.versions), list[dict[str, str]])
             for part in reversed(parts):
                 folders += part.get("modules_in", "").split("\n")
         look_in_too(folders)
@@ -158,13 +159,8 @@ class RunDirectory:
     def _modules(self) -> list[str]:
         """Modules that its configuration names, in ``environment.modules`` or as module:name."""
         found: list[str] = []
-        seen: set[int] = set()  # an alias of YAML stands for the same object again
 
         def look(value: object, key: object = "") -> None:
-            if isinstance(value, dict | list):
-                if id(value) in seen:
-                    return
-                seen.add(id(value))
             if isinstance(value, dict):
                 for name, each in value.items():
                     look(each, name)
@@ -176,14 +172,16 @@ class RunDirectory:
                 if match and (match["name"] or key == "modules"):
                     found.append(match["module"])
 
-        with contextlib.suppress(OSError, ValueError):
-            text = self.config.read_text("utf-8")
+        with contextlib.suppress(OSError):
+            text = read_regular(self.config)
             import yaml  # here, because a policy file does without
+
+            from fast_core.config.yaml_text import read_bounded
 
             # Text alone, which is quicker, and no tag fails.
             loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-            with contextlib.suppress(yaml.YAMLError, RecursionError):
-                look(yaml.load(text, loader))
+            with contextlib.suppress(yaml.YAMLError):
+                look(read_bounded(loader(text))[0])
         return list(dict.fromkeys(found))
 
     @property

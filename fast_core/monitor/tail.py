@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fast_core.system.regular_file import open_regular
+from fast_core.system.regular_file import MOST_LINE, open_regular
 
-MOST_LINE = 1 << 22  # bytes; a longer one is none of ours
 _PIECE = 1 << 20
 
 

@@ -28,7 +28,7 @@ from fast_core.policy.file_checks import check_environment
 from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.decoding import check_levels, from_msgpack
 from fast_core.system.durable import write_durably
-from fast_core.system.regular_file import open_regular, read_regular
+from fast_core.system.regular_file import open_regular, read_large
 
 FORMAT = 1
 _BEGINNING = b"\x83\xaffastloop_policy"  # of every file of ours, a map of three
@@ -198,7 +198,7 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
         CheckpointError: It is missing, damaged, something else, or of a newer FastLoop.
     """
     try:
-        data = read_regular(path)
+        data = read_large(path)
     except OSError as error:
         raise CheckpointError(f"can't read the policy in {path}: {error.strerror}") from error
     if not data.startswith(_BEGINNING):

@@ -14,6 +14,7 @@ import msgspec
 
 from fast_core.errors import CheckpointError
 from fast_core.system.decoding import from_json
+from fast_core.system.regular_file import open_regular, read_regular
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -75,7 +76,7 @@ def check(
         CheckpointError: It is of another format.
     """
     try:
-        manifest = from_json((path / MANIFEST).read_bytes(), Manifest)
+        manifest = from_json(read_regular(path / MANIFEST), Manifest)
     except (OSError, msgspec.MsgspecError) as error:
         raise DamagedCheckpoint(
             f"checkpoint {path.name} has no readable manifest: {error}"
@@ -85,6 +86,8 @@ def check(
             f"checkpoint {path.name} has format {manifest.format}, this FastLoop reads {FORMAT}"
         )
     for name, expected in manifest.files.items():
+        if name.startswith("/") or ".." in name.split("/"):
+            raise DamagedCheckpoint(f"checkpoint {path.name} names {name!r}, outside its folder")
         if only is not None and name not in only:
             continue
         try:
@@ -103,7 +106,7 @@ def check(
 def entry(path: Path, check: Callable[[], None]) -> FileEntry:
     """What a file looks like; ``check`` is called every few milliseconds and may raise."""
     digest, nbytes, piece = hashlib.sha256(), 0, memoryview(bytearray(_PIECE))
-    with open(path, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         while count := file.readinto(piece):
             check()
             digest.update(piece[:count])

@@ -15,6 +15,7 @@ import numpy as np
 from fast_core.errors import CheckpointError
 from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
+from fast_core.system.regular_file import read_large
 
 LEARNER_FILE = "learner.msgpack"  # in a checkpoint; that of the first of several optimizers
 _ARRAY, _TENSOR = "__array__", "__tensor__"
@@ -55,7 +56,7 @@ def load(path: Path) -> dict[str, object]:
         CheckpointError: The file is missing or damaged.
     """
     try:
-        state = _from_plain(from_msgpack(path.read_bytes()))
+        state = _from_plain(from_msgpack(read_large(path)))
     except (OSError, msgspec.MsgspecError, ValueError, TypeError) as error:
         raise CheckpointError(f"can't read the learner's state in {path}: {error}") from error
     if not isinstance(state, dict):

@@ -21,12 +21,14 @@ import msgspec
 from fast_core.errors import CheckpointError
 from fast_core.events import LauncherEvent, Moment, WireEvent
 from fast_core.system.decoding import MsgpackDecoder, from_msgpack
+from fast_core.system.regular_file import read_large
 
 P = TypeVar("P")
 FORMAT = 1
 FOLDER = "schedule"
 _LENGTH = struct.Struct("<I")
 _GZIP = 31  # zlib's way to ask for gzip's frame
+_UNPACKED_BYTES, _UNPACKED_TIMES = 1 << 24, 30  # at most; honest records have 5 times their size
 _FLUSH_BYTES, _FLUSH_S = 1 << 16, 1.0
 
 
@@ -275,19 +277,19 @@ def read_schedule(path: Path) -> Schedule:
     """
     try:
         pieces = _pieces_of(path)
-        if not pieces:
+        if (first := next(pieces, None)) is None:
             raise CheckpointError(
                 f"nothing whole stands in the recorded schedule {path}: the run was killed before "
                 "it was written, or the file was cut off"
             )
-        header = from_msgpack(pieces[0], ScheduleHeader)
+        header = from_msgpack(first, ScheduleHeader)
         if header.format != FORMAT:
             raise CheckpointError(
                 f"{path} has format {header.format}, this FastLoop reads {FORMAT}. Run it again "
                 f"with FastLoop {header.fingerprint.get('fastloop', 'of then')}"
             )
         decode = MsgpackDecoder(Entry).decode
-        return Schedule(header, [decode(piece) for piece in pieces[1:]])
+        return Schedule(header, [decode(piece) for piece in pieces])
     except msgspec.MsgspecError as error:
         raise _unreadable(path, error) from error
 
@@ -300,11 +302,19 @@ def _read(path: Path, kind: type[P]) -> list[P]:
         raise _unreadable(path, error) from error
 
 
-def _pieces_of(path: Path) -> list[memoryview]:
+def _pieces_of(path: Path) -> Iterator[memoryview]:
     try:
-        return list(_pieces(zlib.decompressobj(_GZIP).decompress(path.read_bytes())))
+        packed = read_large(path)
+        most = _UNPACKED_BYTES + _UNPACKED_TIMES * len(packed)
+        data = zlib.decompressobj(_GZIP).decompress(packed, most + 1)
     except (OSError, zlib.error) as error:
         raise _unreadable(path, error) from error
+    if len(data) > most:
+        raise CheckpointError(
+            f"the recorded schedule {path} has {len(packed):,} bytes and unpacks to more than "
+            f"{most:,}, which none that a run wrote does; it is damaged, or was made to fill memory"
+        )
+    return _pieces(data)
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fast_core.errors import ConfigError
+from fast_core.system.text import harmless
 
 _results: TextIO | None = None
 
@@ -139,5 +140,8 @@ def reserve_output() -> None:
 
 
 def write_result(text: str) -> None:
-    """Print a result on the standard output that was reserved, or the usual one."""
-    print(text, file=_results, flush=True)
+    """Print a result on the standard output that was reserved, or the usual one.
+
+    It may hold what a stranger wrote, which steers no terminal.
+    """
+    print(harmless(text), file=_results, flush=True)

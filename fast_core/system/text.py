@@ -15,3 +15,18 @@ def error_text(error: BaseException) -> str:
 def encodable(text: str) -> str:
     """``text`` with what UTF-8 can't hold (lone surrogates) written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def harmless(text: str) -> str:
+    """``text`` for a terminal: what would steer it is written as escapes; lines and tabs stay.
+
+    The escapes are those of JSON, which stays the same JSON.
+    """
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
+    )
+
+
+def _escaped(char: str) -> str:
+    units = memoryview(char.encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(f"\\u{unit:04x}" for unit in units)

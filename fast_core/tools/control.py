@@ -14,7 +14,7 @@ from fast_core.errors import ConfigError, TransportError
 from fast_core.launcher.control import client
 from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
 from fast_core.launcher.control.opening import SOCKET
-from fast_core.monitor.figures import UNKNOWN, count, duration
+from fast_core.monitor.figures import UNKNOWN, count, duration, printable
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.run_state import read_state
 from fast_core.system import remains
@@ -115,8 +115,8 @@ def _table(runs: list[Running]) -> list[str]:
 def _cells(run: Running) -> tuple[str, ...]:
     rate = run.env_steps_per_s
     return (
-        client.short(run.path),
-        run.state,
+        printable(client.short(run.path)),
+        printable(run.state),
         str(run.pid),
         UNKNOWN if run.since_s is None else duration(run.since_s),
         UNKNOWN if run.env_steps is None else count(run.env_steps),

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError
-from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number, times
+from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number, printable, times
 from fast_core.run.run_state import RunState, find_runs, read_state, size_bytes
 from fast_core.system.surroundings import expanded, write_result
 
@@ -83,16 +83,16 @@ def _cells(run: RunState, folder: Path) -> tuple[str, ...]:
     if run.state in ("failed", "interrupted"):
         text += "; can be resumed" if run.checkpoint else "; nothing to resume from"
     return (
-        name,
+        printable(name),
         run.state,
-        run.algorithm or UNKNOWN,
-        run.environment or UNKNOWN,
-        UNKNOWN if run.seed is None else str(run.seed),
+        printable(cut(run.algorithm, _TEXT)) or UNKNOWN,
+        printable(cut(run.environment, _TEXT)) or UNKNOWN,
+        UNKNOWN if run.seed is None else cut(str(run.seed), _TEXT),
         count(run.env_steps),
         number(run.best),
         duration(age),
         _size(size_bytes(run.path)),
-        text,
+        printable(text),
     )
 
 

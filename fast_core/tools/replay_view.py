@@ -6,22 +6,20 @@ import json
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.envs.probe import probe
 from fast_core.errors import CheckpointError
-from fast_core.launcher.prepare import make_plan
-from fast_core.launcher.run import load_run_config
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
 from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.replay.files import STATE_FILE, holds_rows, restore_state, rows_file
+from fast_core.nodes.replay.files import STATE_FILE, KeptRows, holds_rows, restore_state, rows_file
 from fast_core.run.checkpoint_files import check, complete_names
-from fast_core.run.plan import RunPlan
-from fast_core.run.structures import replay_columns, rows_per_log
+from fast_core.system.regular_file import open_regular
 from fast_core.system.surroundings import write_result
+from fast_core.system.text import error_text
 
 NEWEST = "newest"
 SHOWN = 16  # elements of an action
@@ -30,7 +28,8 @@ SHOWN = 16  # elements of an action
 def show_replay(path: Path, checkpoint: str | None = None, top: int = 10) -> int:
     """Print what the replay of a checkpoint holds as one JSON object.
 
-    Rows are read one after the other, so little memory is needed. The run may be training.
+    Rows are read one after the other, so little memory is needed. The run may be training, and
+    nothing that it names is imported.
 
     Args:
         path: Run directory, or the folder of a name's runs.
@@ -44,27 +43,41 @@ def show_replay(path: Path, checkpoint: str | None = None, top: int = 10) -> int
         FastLoopError: There is no such checkpoint, it holds no replay, or it is damaged.
     """
     run = RunDirectory.open(path)
-    config = load_run_config(run, [])
     directory = _choose(run, checkpoint)
-    plan = make_plan(config, probe(config.environment, config.seed), str(run.path), None, None)
     manifest = check(directory, only=(STATE_FILE,))
     state = restore_state(directory)
+    if "rows" not in state:
+        raise CheckpointError(
+            f"checkpoint {directory.name} of {str(run.path)!r} was written by a FastLoop of before "
+            "and doesn't say what its rows are made of. Those that the run writes when it goes on "
+            "do: `fastloop resume`"
+        )
+    try:
+        contents = _contents(directory, state, top)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"the replay in {str(directory)!r} is damaged ({error_text(error)})"
+        ) from error
+    head = {"run": str(run.path), "checkpoint": directory.name, "env_steps": manifest.env_steps}
+    write_result(json.dumps({**head, **contents}, indent=2))
+    return 0
+
+
+def _contents(directory: Path, state: dict[str, object], top: int) -> dict[str, object]:
+    kept = msgspec.convert(state["rows"], KeptRows)
     seen = cast("dict[str, Array]", state["reader"])["positions"][:, 0].astype(np.int64)
+    if len(seen) != kept.shards * kept.envs:
+        raise ValueError(f"{len(seen)} positions of {kept.shards} shards of {kept.envs}")
     highest = _highest(state, seen, top)
     figures = Figures(len(seen), {(row.log, row.row) for row in highest})
-    for shard in range(config.rollout.shards):
-        _read(plan, directory / rows_file(shard), shard, figures)
-    shown = {
-        "run": str(run.path),
-        "checkpoint": directory.name,
-        "env_steps": manifest.env_steps,
-        "capacity": rows_per_log(plan) * config.envs,
+    for shard in range(kept.shards):
+        _read(kept, directory / rows_file(shard), shard, figures)
+    return {
+        "capacity": kept.capacity * len(seen),
         **figures.result(),
         "priorities": _priorities(state),
         "highest": [_row(row, figures) for row in highest],
     }
-    write_result(json.dumps(shown, indent=2))
-    return 0
 
 
 class Figures:
@@ -158,12 +171,11 @@ def _choose(run: RunDirectory, checkpoint: str | None) -> Path:
     return run.checkpoints / name
 
 
-def _read(plan: RunPlan, path: Path, shard: int, figures: Figures) -> None:
-    envs = plan.config.rollout.envs_per_shard
+def _read(kept: KeptRows, path: Path, shard: int, figures: Figures) -> None:
     try:
-        with path.open("rb") as file:
-            for piece in rows_of(file, replay_columns(plan), envs):
-                figures.take(shard * envs + piece.env, piece)
+        with open_regular(path) as file:
+            for piece in rows_of(file, kept.columns, kept.envs):
+                figures.take(shard * kept.envs + piece.env, piece)
     except OSError as error:
         raise CheckpointError(f"can't read the replay's rows in {path}: {error}") from error
 

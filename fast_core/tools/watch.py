@@ -24,6 +24,7 @@ from fast_core.run.run_state import find_runs
 from fast_core.screens.access import check_page, made_token, token
 from fast_core.screens.served import Served, now_served
 from fast_core.system.surroundings import expanded, write_result
+from fast_core.system.text import harmless
 
 LOOK_S = 1.0
 OPENS_S = 5.0  # that a browser takes to begin
@@ -169,4 +170,4 @@ def _answers(served: Served) -> bool:
 
 
 def _warn(text: str) -> None:
-    print(f"fastloop: {text}", file=sys.stderr)
+    print(f"fastloop: {harmless(text)}", file=sys.stderr)

@@ -29,7 +29,7 @@ SIGNATURES = {
     "Result": "(reason: 'StopReason', message: 'str', evaluation: 'EvaluationView | None', "
     "best: 'EvaluationView | None', env_steps: 'int', updates: 'int', time_s: 'float', "
     "run: 'Run', comebacks: 'int' = 0) -> None",
-    "Run": "(path: 'str | PathLike[str]') -> 'None'",
+    "Run": "(path: 'str | PathLike[str]', *, modules: 'Sequence[str]' = ()) -> 'None'",
     "Run.resume": "(self, overrides: 'Overrides' = None, callbacks: 'Sequence[object]' = ()) "
     "-> 'Result'",
     "Run.save": "(self) -> 'Checkpoint'",
@@ -53,7 +53,7 @@ ATTRIBUTES = {
     "Config": {"changed", "code", "load", "values"},
     "Run": {
         *("checkpoints", "config", "crash", "directory", "evaluations", "events", "metrics"),
-        *("policy", "resume", "save", "stop", "versions"),
+        *("modules", "policy", "resume", "save", "stop", "versions"),
     },
     "Result": {
         *(

@@ -17,6 +17,15 @@ trees = st.dictionaries(
 )
 
 
+def aliases(begins: str, ends: str, levels: int, each: int = 9) -> str:
+    """A level is so many of the one below: nine times as much, in thirty letters more."""
+    lines = [f"x0: &x0 {begins}{ends}"]
+    for level in range(1, levels + 1):
+        below = ", ".join([f"*x{level - 1}"] * each)
+        lines.append(f"x{level}: &x{level} {begins}{below}{ends}")
+    return "\n".join(lines)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -130,5 +139,28 @@ def test_what_is_no_configuration_is_refused_with_the_reason(text: str, reason: 
         parse(text, "x.yaml")
 
 
-def test_a_group_that_holds_itself_is_read_without_hanging() -> None:
-    assert parse("a: &a {b: *a}", "x.yaml").lines == {"a": 1, "a.b": 1}
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: &a {b: *a}", "an alias stands within what it stands for"),
+        ("a: &a [*a]", "an alias stands within what it stands for"),
+        (aliases("[", "]", 8), "what its aliases stand for is too much"),
+        (aliases("{k1: 1, <<: [", "]}", 8), "what its aliases stand for is too much"),
+        (aliases("[", "]", 150, 1), "it is nested too deeply"),
+        ("a: " + "[" * 150 + "]" * 150, "it is nested too deeply"),
+        ("a: " + "[" * 50_000 + "]" * 50_000, "it is nested too deeply"),
+        (f"a: {'1' * 1001}", "a number has too many digits"),
+        ("a: !!bool maybe", "a value can't be read"),
+        ("a: !!int ''", "a value can't be read"),
+        ("a: !!timestamp never", "a value can't be read"),
+    ],
+)
+def test_what_would_fill_memory_or_can_not_be_read_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse(text, "x.yaml")
+
+
+def test_aliases_of_honest_files_are_read() -> None:
+    text = "a: &a {b: [1, 2]}\nc: *a\nd: {<<: *a, e: 3}\n"
+    tree = parse(text, "x.yaml").tree
+    assert tree == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}, "d": {"b": [1, 2], "e": 3}}

@@ -37,14 +37,14 @@ stop: {env_steps: 100}
 @pytest.mark.parametrize(
     "read",
     [
-        lambda run: Run(run).config,
+        lambda run: Run(run, modules=["mine"]).config,
         lambda run: load_run_config(RunDirectory(run), []),
         run_config,
         lambda run: load_policy(run, checkpoint="none"),
         lambda run: evaluate(lambda obs: 0, run),
     ],
 )
-def test_whoever_reads_a_run_looks_for_modules_where_it_found_them(
+def test_whoever_runs_what_a_run_names_looks_for_modules_where_it_found_them(
     read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, modules = tmp_path / "run", tmp_path / "modules"

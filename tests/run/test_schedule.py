@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from fast_core.run.schedule import (
     next_part,
     parts,
     read_schedule,
+    read_views,
 )
 
 
@@ -96,3 +98,12 @@ def test_record_of_another_format_names_its_version(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(CheckpointError, match=r"format 99, this FastLoop reads 1.*FastLoop 0.1"):
         read_schedule(path)
+
+
+def test_record_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: Path) -> None:
+    part = tmp_path / "part-0.gz"
+    part.write_bytes(gzip.compress(bytes(1 << 26)))
+    with pytest.raises(CheckpointError, match="unpacks to more than"):
+        read_schedule(part)
+    with pytest.raises(CheckpointError, match="unpacks to more than"):
+        read_views(part)

@@ -27,6 +27,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
 from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
+from fast_core.system.regular_file import read_large
 
 # Members of enumerations cost more than the stores.
 _STATE, _STEP = int(StatsColumn.STATE), int(StatsColumn.STEP)
@@ -56,7 +57,7 @@ def shard_file(directory: str | Path, shard: int) -> Path:
 
 def _read(path: Path, shard: int) -> ShardState:
     try:
-        return from_msgpack(path.read_bytes(), ShardState)
+        return from_msgpack(read_large(path), ShardState)
     except (OSError, msgspec.MsgspecError) as error:
         raise CheckpointError(f"can't read the state of shard {shard}: {error}") from error
 

@@ -9,12 +9,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import CheckpointError
 from fast_core.memory import LogRestore, LogSnapshot, ReplayLog
 from fast_core.run.learner_file import load, save
+from fast_core.spec import FieldSpec
+from fast_core.system.regular_file import open_regular
 
 STATE_FILE = "replay.msgpack"
 TREE: dict[str, str] = {"priorities": "float64", "owners": "uint32"}  # dtypes of its arrays
@@ -36,6 +39,22 @@ def tree_file(array: str) -> str:
 def holds_rows(directory: Path) -> bool:
     """Whether a checkpoint holds what was in the replay."""
     return (directory / rows_file(0)).exists()
+
+
+class KeptRows(msgspec.Struct, frozen=True):
+    """What the rows of a checkpoint are made of, to be looked at without the run's code.
+
+    Attributes:
+        shards: How many files of rows there are.
+        envs: Environments of each.
+        capacity: Rows of each environment that can be drawn.
+        columns: What a row has.
+    """
+
+    shards: int
+    envs: int
+    capacity: int
+    columns: tuple[FieldSpec, ...]
 
 
 class ArrayBytes:
@@ -82,6 +101,9 @@ class ReplaySave:
                 for name, source in sources.items()
             ]
             self._stack = stack.pop_all()
+        if logs:
+            shape = len(logs), logs[0].envs, logs[0].capacity, logs[0].fields
+            state = {**state, "rows": msgspec.to_builtins(KeptRows(*shape))}
         self._path, self._state = directory / STATE_FILE, state
         self.files = (STATE_FILE, *sources)
 
@@ -133,7 +155,7 @@ def restore_rows(directory: Path, logs: Sequence[ReplayLog]) -> None:
     for shard, log in enumerate(logs):
         path = directory / rows_file(shard)
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 rows = LogRestore(log, file)
                 while rows.read(PIECE_BYTES):
                     pass
@@ -157,7 +179,8 @@ def restore_state(directory: Path) -> dict[str, object]:
         for name, dtype in TREE.items():
             path = directory / tree_file(name)
             try:
-                tree[name] = np.fromfile(path, np.dtype(dtype))
+                with open_regular(path) as file:
+                    tree[name] = np.fromfile(file, np.dtype(dtype))
             except OSError as error:
                 raise CheckpointError(f"can't read the priorities in {path}: {error}") from error
     return state

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fast_core.config import RunConfig
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.alike import compared, told_apart, within
-from fast_core.config.leaves import leaves
+from fast_core.dashboard.configurations import Configuration, Configurations
 from fast_core.errors import ConfigError
 from fast_core.monitor.curves import Series, read_series
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.run_state import RunState, find_runs, read_state
 from fast_core.system.surroundings import expanded
-from fast_core.tools.run_configs import RunConfigs
-from fast_core.tools.sweep.file import read_sweep
+from fast_core.tools.sweep.file import folder_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def find(paths: Iterable[Path]) -> list[Path]:
     for given in paths:
         path = expanded(given, "the run").absolute()
         if path.is_file() and path.suffix in (".yaml", ".yml"):
-            path = given = read_sweep(path).folder
+            path = given = folder_of(path)
         runs = sorted(find_runs(path)) if path.is_dir() else []
         runs = [run for run in runs if RunDirectory(run).config.is_file()]
         if not runs and path.is_dir() and (path / "config.yaml").is_file():
@@ -92,30 +90,30 @@ def group(
         The groups, in the order of their first runs, and what could not be read and why.
     """
     members: dict[str, list[Member]] = {}
-    configs: dict[str, RunConfig] = {}
+    configs: dict[str, Configuration] = {}
     unread: list[tuple[Path, str]] = []
-    read, keys = RunConfigs(), dict[int, str]()
+    known, keys = Configurations(), dict[int, str]()
     strata: dict[int, str] = {}
     for path in runs:
         try:
-            config = read[RunDirectory(path)]
+            config = known.read(RunDirectory(path))
         except ConfigError as error:
             unread.append((path, str(error)))
             continue
         if id(config) not in keys:
-            keys[id(config)] = config_yaml.inline(compared(leaves(config), across))
+            keys[id(config)] = config_yaml.inline(compared(config.leaves, across))
             strata[id(config)] = config_yaml.inline(_at(config, across))
         key = keys[id(config)]
         configs.setdefault(key, config)
         state, series = read_state(path), read_series(path, metric)
-        seed = config.seed if state.seed is None else state.seed
+        seed = 0 if state.seed is None else state.seed
         why = _why_left_out(state, series, at)
         members.setdefault(key, []).append(Member(state, seed, series, strata[id(config)], why))
     names = told_apart(
         [
             (
                 config.name if across is None else f"across {across}",
-                compared(leaves(config), across),
+                compared(config.leaves, across),
             )
             for config in configs.values()
         ]
@@ -127,9 +125,9 @@ def group(
     return groups, unread
 
 
-def _at(config: RunConfig, across: str | None) -> object:
+def _at(config: Configuration, across: str | None) -> object:
     """What a configuration has at and below a key."""
-    return {key: value for key, value in leaves(config).items() if within(key, across)}
+    return {key: value for key, value in config.leaves.items() if within(key, across)}
 
 
 def _why_left_out(state: RunState, series: Series, at: int | None) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.monitor.figures import count, number
+from fast_core.monitor.figures import count, number, printable
 from fast_core.system.surroundings import write_result
 from fast_core.tools.compare import output as files
 from fast_core.tools.compare.compare import Comparison, Row, compare
@@ -40,19 +40,19 @@ def table(comparison: Comparison) -> str:
         if comparison.at is None
         else f"at {count(comparison.at)} env steps"
     )
-    lines = [f"{comparison.metric} {where}", ""]
+    lines = [f"{printable(comparison.metric)} {where}", ""]
     head = ("", "", "n", "mean", "std", "min", "max", "IQM", "95 % interval")
     cells: list[tuple[str, ...]] = [head]
     for row in comparison.rows:
         for label, stats in (("final", row.final), ("best", row.best)):
-            name = row.name if label == "final" else ""
+            name = printable(row.name) if label == "final" else ""
             cells.append((name, label, *_cells(stats)))
     lines += _aligned(cells)
     if comparison.score is not None:
         lines += ["", f"env steps to {number(comparison.score)}, median", ""]
         lines += _aligned([_score_cells(row) for row in comparison.rows])
     for note in comparison.notes:
-        lines += ["", note]
+        lines += ["", printable(note)]
     return "\n".join(lines)
 
 
@@ -70,7 +70,7 @@ def _score_cells(row: Row) -> tuple[str, ...]:
     reached = sum(math.isfinite(steps) for steps in row.steps_to)
     median = median_reached(row.steps_to)
     text = count(median) if math.isfinite(median) else "-"
-    return row.name, text, f"reached by {reached} of {len(row.steps_to)}"
+    return printable(row.name), text, f"reached by {reached} of {len(row.steps_to)}"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

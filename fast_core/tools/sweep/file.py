@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace as replaced
 
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.algos.registry import algorithm_config_type, imports_only
 from fast_core.config import Count, RunConfig, Section, Values
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
@@ -157,6 +157,20 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     }
     text = config_yaml.dump({key: value for key, value in whole.items() if value not in ({}, [])})
     return Sweep(name, folder.absolute(), variants, seeds, config.jobs, text)
+
+
+def folder_of(file: Path) -> Path:
+    """Where everything of a sweep lies; nothing that its configuration names is imported.
+
+    Raises:
+        ConfigError: Something of its file is wrong.
+    """
+    source = str(file)
+    document = config_yaml.parse(config_file.read_text(file), source)
+    config = config_file.read_section(SweepConfig, document, (), imports_only(), source=source)
+    base, _ = _base(config.config, document, source)
+    directory = config.directory or str(base.tree.get("directory", "runs"))
+    return (expanded(directory, "directory") / (config.name or file.stem)).absolute()
 
 
 @dataclass(frozen=True)

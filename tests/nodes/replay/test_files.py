@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from fast_core.nodes.node import NodeState
 from fast_core.nodes.replay import files as replay_files
 from fast_core.nodes.replay.files import (
     STATE_FILE,
+    KeptRows,
     ReplaySave,
     holds_rows,
     restore_rows,
@@ -66,7 +68,11 @@ def test_state_is_written_after_all_rows(stage: ReplayStage, tmp_path: Path) -> 
     assert save.files == (STATE_FILE, "replay-0.bin", "replay-1.bin")
     while save.write():
         assert not (tmp_path / STATE_FILE).exists()
-    assert restore_state(tmp_path) == {"format": 1, "answers": [1]}
+    state = restore_state(tmp_path)
+    kept = msgspec.convert(state.pop("rows"), KeptRows)
+    log = stage.logs[0]
+    assert kept == KeptRows(2, log.envs, log.capacity, log.fields)
+    assert state == {"format": 1, "answers": [1]}
 
 
 def test_checkpoint_holds_rows_or_not(stage: ReplayStage, tmp_path: Path) -> None:
