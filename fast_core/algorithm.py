@@ -150,9 +150,9 @@ class ShardRollout:
         frame_age: ``[T + 1, B]`` uint8, how many earlier frames of the same episode a row has,
             at most ``frames - 1``; None where frames are not stacked.
         quarantined: ``[T, B]`` bool, the environment answered the step with NaN or infinity
-            (``environment.nonfinite``): it stands as truncated with reward 0 and its own
-            observation as the final one, and nothing should be learnt from it. None where that
-            is not known.
+            (``environment.nonfinite``), or reset in its place (a vectorised form): it stands as
+            truncated with reward 0 and its own observation as the final one, and nothing should
+            be learnt from it. None where that is not known.
     """
 
     shard: int

@@ -77,7 +77,8 @@ class EnvBatch(Protocol):
     An observation or reward that is not finite (as float32, for a reward) either ends the run,
     or is quarantined: the step counts as a truncation at the last good observation with reward
     0, and the environment is reset. What the step really led to is not known, so nothing may be
-    learnt from it: `quarantined` tells these truncations from true ones.
+    learnt from it: `quarantined` tells these truncations from true ones. The same stands for a
+    step that was none, since a library began an episode in its place: nothing is counted then.
 
     The batch owns what it was given: arrays passed to it are copied or written, and not
     kept, and environments may reuse theirs. After an exception only `close` is defined.
@@ -87,7 +88,7 @@ class EnvBatch(Protocol):
 
     @property
     def quarantined(self) -> Sequence[int]:
-        """Places of the environments whose last step was quarantined; hardly ever any."""
+        """Places of the environments whose last step is to be left out; hardly ever any."""
         ...
 
     @property

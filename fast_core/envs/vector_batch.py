@@ -122,6 +122,7 @@ class VectorBatch:
         self.quarantined: list[int] = []
         self.goes_on: Flags | None = None
         self.unrewarded: list[int] = []
+        self._began: NDArray[np.int64] = np.empty(0, np.int64)  # late, in the last step
         self._writer = BatchWriter(spec.tree, self.spec.action_mask)
         self._obs = Observations(envs, self.spec)
         self._old_obs = Observations(envs, self.spec)
@@ -178,6 +179,8 @@ class VectorBatch:
             self._log.append(action, self._open.oldest)
         count = self._open.next_step()
         first = self._step_all(action, terminated, truncated)
+        if len(self._began):
+            self._begin_late(count)
         forced = np.zeros(self._envs, np.bool_)
         if count >= self._due:
             self._apply_limit(terminated, truncated, forced)
@@ -194,6 +197,8 @@ class VectorBatch:
             final_obs[ended] = self._obs.array[ended]
             self._finish(ended)
             self._next(ended, forced, first)
+        if len(self._began):
+            self._leave_out(truncated, final_obs)
         self._check_masks(action)
         next_obs[...] = self._obs.array
 
@@ -230,6 +235,22 @@ class VectorBatch:
         terminated[...] = result.terminated
         truncated[...] = result.truncated
         self.goes_on = result.goes_on
+        if result.began is not None:
+            self._began = np.flatnonzero(result.began)
+
+    def _begin_late(self, count: int) -> None:
+        """Let the episodes that the library began in place of a step begin after it."""
+        self._reward[self._began] = 0.0
+        for place in self._began.tolist():
+            self._open.begin(place, self._open.episode[place], count)
+        self._begin_finite(self._began)
+        self._find_due()
+
+    def _leave_out(self, truncated: Flags, final_obs: Array) -> None:
+        """Quarantine steps that were none: each its own episode, between the ended and the next."""
+        truncated[self._began] = True
+        final_obs[self._began] = self._old_obs.array[self._began]
+        self.quarantined += self._began.tolist()
 
     def _apply_limit(self, terminated: Flags, truncated: Flags, forced: Flags) -> None:
         """Truncate what has reached the time limit, if the source has not done so."""
@@ -328,14 +349,18 @@ class VectorBatch:
                 self._writer.write(obs, self._obs.array, places)
 
     def _take_first(self, ended: NDArray[np.int64], forced: Flags, first: Array | None) -> None:
-        if first is None or forced[ended].any():
+        if forced[ended].any():
             place = int(ended[np.argmax(forced[ended])])
             cause = (
                 "its episode must be cut (a value is NaN or infinite, or a time limit was passed), "
                 "but its library resets it at its own end alone. Use environment.backend: gymnasium"
             )
             raise self._failure(place, cause, None)
-        self._obs.array[ended] = first[ended]
+        if first is not None:
+            self._obs.array[ended] = first[ended]
+        elif self._obs.masks is not None:  # the last one stays until the library begins the next
+            for place in ended.tolist():
+                self._obs.masks.allow_all(place)
 
     def _begin_finite(self, places: NDArray[np.int64]) -> None:
         """Give up episodes whose first observation is not finite for the next ones."""
@@ -343,6 +368,8 @@ class VectorBatch:
             if self._obs.finite():
                 return
             places = places[~self._obs.finite_rows()[places]]
+            if not len(places):  # others, in this step
+                return
             for place in places.tolist():
                 self._count_nonfinite(place, None)
             if not self._source.partial:

@@ -59,6 +59,7 @@ class EnvPoolSource:
 
     seeded = False
     partial = True
+    resets_late = False
 
     def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
         """Read what the task is like; environments are made by `start`.

@@ -34,9 +34,9 @@ from fast_core.errors import ConfigError
 Seeds = Sequence[int]
 _SCALAR = "Use environment.backend: gymnasium."
 _LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit
-# In this order: with Disabled every episode has its own seed.
-_MODES = (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP)
-# In place of what can only reset in the next step.
+# In this order: with Disabled every episode has its own seed, and NextStep spends a step on each.
+_MODES = (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
+# In place of one that can only reset in the next step.
 _RESETTABLE = {
     "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": (
         "fast_core.envs.vector_cartpole:CartPoles"
@@ -50,17 +50,17 @@ class GymnasiumVectorSource:
     Gymnasium has three ways to reset. With *Disabled* we do, with a mask and a seed for each
     episode. With *SameStep* the environment does, within the step that ends an episode. With
     *NextStep*, the default, it does so in the step after, whose action it ignores: that step is
-    no transition, and it can't be taken for one environment alone, so such an environment is
-    refused; only for Gymnasium's CartPole there is a substitute, `CartPoles`. The first of the
-    two modes that the constructor takes as ``autoreset_mode`` is used, unless
-    ``environment.kwargs`` names one.
+    no transition, and it can't be taken for one environment alone, so `VectorStep.began` says
+    where it was; for Gymnasium's CartPole there is a substitute, `CartPoles`. The first of these
+    modes that the constructor takes as ``autoreset_mode`` is used, unless ``environment.kwargs``
+    names one.
     """
 
     def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
         """Make them, so that they draw themselves if ``draws`` says so and they can.
 
         Raises:
-            ConfigError: It has no vectorised form, or one that resets in the next step.
+            ConfigError: It has no vectorised form, or one that doesn't say how it resets.
             Exception: Whatever its constructor raises.
         """
         refuse_wrapping(config)
@@ -75,7 +75,9 @@ class GymnasiumVectorSource:
         self._drawn: Any = None  # pictures of all, until the next step or reset
         self._single = single_frames(config) and kwargs.get("stack_num") == 1
         try:
-            self.partial = _mode(self._env, config) == AutoresetMode.DISABLED
+            mode = _mode(self._env, config)
+            self.partial = mode == AutoresetMode.DISABLED
+            self.resets_late = mode == AutoresetMode.NEXT_STEP
             limit = kwargs.get("max_episode_steps", spec.max_episode_steps)
             if _LIMIT in config.attributes:
                 limit = None  # each environment keeps its own
@@ -94,6 +96,7 @@ class GymnasiumVectorSource:
 
     def start(self, seeds: Seeds) -> object:
         """See `VectorSource.start`."""
+        self._ended = np.zeros(self._envs, np.bool_)
         if self._form is None:
             self._obs = self._first_start(seeds)
             return self._frames(self._obs)
@@ -135,6 +138,12 @@ class GymnasiumVectorSource:
         """See `VectorSource.step`."""
         obs, reward, terminated, truncated, info = self._env.step(action)
         self._obs, self._drawn = obs, None
+        if self.resets_late:
+            began, self._ended = self._ended, np.asarray(np.logical_or(terminated, truncated))
+            if (began & self._ended).any():
+                raise ValueError("an episode ended in the step in which it resets (NextStep)")
+            frames = self._frames(obs)
+            return VectorStep(frames, reward, terminated, truncated, info=info, began=began)
         final, last = None, info
         if not self.partial and (terminated.any() or truncated.any()):
             if "final_obs" not in info:
@@ -247,15 +256,12 @@ def _make(
 
 def _mode(env: VectorEnv[Any, Any, Any], config: EnvironmentConfig) -> AutoresetMode:
     mode = env.metadata.get("autoreset_mode")
-    if mode not in _MODES:
-        name = getattr(mode, "value", mode)
-        raise ConfigError(
-            f"the vectorised form of {config.id!r} resets an environment in the step after its "
-            f"episode's end (autoreset_mode {name}), a step that is no transition but would be "
-            "stored as one, and its constructor takes no other autoreset_mode. FastLoop needs "
-            f"Disabled or SameStep. {_SCALAR}"
-        )
-    return cast("AutoresetMode", mode)
+    with contextlib.suppress(ValueError):
+        return AutoresetMode(mode)
+    raise ConfigError(
+        f"the vectorised form of {config.id!r} doesn't say how it resets: metadata"
+        f"['autoreset_mode'] must be one of gymnasium.vector.AutoresetMode; got {mode!r}. {_SCALAR}"
+    )
 
 
 def _ours(config: EnvironmentConfig, takes: object) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class VectorStep(NamedTuple):
         final: Observations in batched form that are valid where an episode ended: the true
             successors. None where the caller must begin the next episodes.
         info: Info in batched form, see `info_at`; where an episode ended, of its last step.
+        began: ``[B]``, where the library began an episode in place of a step (`resets_late`): only
+            ``obs``, the first of that episode, counts. None where it never does.
     """
 
     obs: object
@@ -38,6 +40,7 @@ class VectorStep(NamedTuple):
     goes_on: NDArray[np.bool_] | None = None
     final: object = None
     info: Mapping[str, object] = {}
+    began: NDArray[np.bool_] | None = None
 
 
 class VectorSource(Protocol):
@@ -48,11 +51,13 @@ class VectorSource(Protocol):
         seeded: Whether every episode is seeded, so that it can be repeated alone.
         partial: Whether one environment can be reset at any time. Where it can't, the library
             resets each at its episode's end, and there alone.
+        resets_late: Whether it does so in the step after that, whose action it ignores.
     """
 
     spec: EnvironmentSpec
     seeded: bool
     partial: bool
+    resets_late: bool
 
     def start(self, seeds: Sequence[int]) -> object:
         """Begin anew in every environment; returns their observations in batched form.

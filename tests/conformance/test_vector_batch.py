@@ -58,13 +58,17 @@ def same_step(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     return _vector(config, "SameStep", **kwargs)
 
 
+def next_step(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
+    return _vector(config, "NextStep", **({"seed": 1, "shard": 2} | kwargs))
+
+
 def envpool(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     pytest.importorskip("envpool")
     return VectorBatch(replace(config, backend="envpool"), **kwargs)
 
 
 ADAPTERS = [in_turn, disabled, own, same_step, envpool]
-UNSEEDED = [same_step, envpool]
+UNSEEDED = [same_step, next_step, envpool]
 
 
 @pytest.fixture(params=ADAPTERS, ids=lambda each: each.__name__)
@@ -239,18 +243,97 @@ def test_the_probe_compares_with_the_environments_of_evaluations() -> None:
         probe(EnvironmentConfig(id=name, backend="gymnasium_vector"), 0)
 
 
+# --- resets in the next step --------------------------------------------------------------------
+
+
+def steps_of(driver: Driver, env: int) -> list[Any]:
+    """What one environment did, without the steps that were left out."""
+    after = np.where(driver.ended[..., None], np.array(driver.final_obs), np.array(driver.obs)[1:])
+    parts = driver.obs, driver.reward, driver.terminated, driver.truncated, after
+    taken = ~np.array(driver.quarantined)[:, env]
+    return [[row[env].tolist() for row, keep in zip(p, taken, strict=False) if keep] for p in parts]
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated", "both", "limit"])
+def test_resets_in_the_next_step_lead_to_the_same_rows_as_in_the_same_one(end: str) -> None:
+    """Episodes end apart; every environment takes the same actions in its own steps."""
+    kwargs: dict[str, Any] = {"length": 4, "end": end}
+    if end == "limit":
+        kwargs = {"length": 99, "max_episode_steps": 5}
+    config, envs, steps = toy("Uneven", kwargs=kwargs), 3, 40
+    same_driver = run(same_step(config, seed=1, shard=2, envs=envs), envs, steps)
+    actions = random_actions(same_driver.batch, envs, steps)
+    driver, own = Driver(next_step(config, envs=envs), envs), [0] * envs
+    for _ in range(steps):
+        driver.run([actions[own, np.arange(envs)]])
+        own = [t + (not gone) for t, gone in zip(own, driver.quarantined[-1], strict=True)]
+    for env in range(envs):
+        mine, wanted = steps_of(driver, env), steps_of(same_driver, env)
+        assert mine == [part[: len(mine[1])] for part in wanted]
+        assert len(mine[1]) == own[env] < steps
+    finished, wanted = driver.batch.take_episodes(), same_driver.batch.take_episodes()
+    assert len(finished.lengths) > 12 and set(finished.lengths) <= set(wanted.lengths)
+    assert (finished.quarantined, len(finished.returns)) == (0, len(finished.lengths))
+
+
+def test_step_in_which_an_episode_begins_is_left_out_as_one_of_its_own() -> None:
+    driver = run(next_step(toy("Counter", kwargs={"length": 2}), envs=1), 1, 7)
+
+    def first(part: list[Any]) -> list[float]:
+        return np.array(part).reshape(len(part), -1)[:, 0].tolist()
+
+    assert first(driver.obs) == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert first(driver.quarantined) == [0, 0, 1, 0, 0, 1, 0]
+    assert first(driver.terminated) == [0, 1, 0, 0, 1, 0, 0]
+    assert first(driver.truncated) == [0, 0, 1, 0, 0, 1, 0]
+    assert first(driver.reward) == [1, 2, 0, 1, 2, 0, 1]
+    assert first(driver.final_obs) == [99, 2, 2, 99, 2, 2, 99]
+    assert driver.batch.take_episodes() == ([3.0, 3.0], [2, 2], 0, ({}, {}))
+    assert (driver.batch.present(0).episode, driver.batch.present(0).step) == (2, 1)
+
+
+def test_before_an_episode_begins_late_any_action_will_do() -> None:
+    """The mask of an episode's end may forbid everything."""
+    config = toy("Doors", action_mask="open", kwargs={"fault": "empty", "at": 6, "length": 6})
+    driver = Driver(next_step(config, envs=2), 2)
+    driver.play(20)
+    assert np.array(driver.quarantined).sum() == 2 * 2
+    assert not driver.final_obs[5]["open"].any() and driver.obs[6]["open"].all()
+
+
+@pytest.mark.parametrize("nan_in", ["obs", "reward"])
+def test_value_that_is_not_finite_can_only_be_cut_where_the_library_ends(nan_in: str) -> None:
+    kwargs = {"length": 3, "nan_at": 3, "nan_in": nan_in}
+    driver = run(next_step(toy("Counter", kwargs=kwargs), envs=1), 1, 7)
+    assert np.array(driver.quarantined)[:, 0].tolist() == [0, 0, 1, 1, 0, 0, 0]
+    assert driver.batch.take_episodes().quarantined == 1
+    with pytest.raises(EnvironmentFailed, match="its episode must be cut"):
+        run(next_step(toy("Counter", kwargs={**kwargs, "length": 4}), envs=1), 1, 7)
+
+
+def test_late_reset_to_what_is_not_finite_is_an_error() -> None:
+    batch = next_step(toy("Counter", kwargs={"length": 2, "nan_in": "reset", "nan_at": 2}), envs=1)
+    with pytest.raises(EnvironmentFailed, match="1 episodes in a row began with an observation"):
+        run(batch, 1, 7)
+
+
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def test_a_form_that_resets_in_the_next_step_is_refused() -> None:
-    name = "FastLoopTest/NextStep-v0"
+def test_a_form_that_does_not_say_how_it_resets_is_refused() -> None:
+    name = "FastLoopTest/Unsaid-v0"
     gymnasium.registry.pop(name, None)
-    gymnasium.register(name, vector_entry_point=CartPoleVectorEnv)
+    gymnasium.register(name, vector_entry_point=Unsaid)
     config = EnvironmentConfig(id=name, backend="gymnasium_vector")
-    with pytest.raises(ConfigError, match=r"no transition.*environment.backend: gymnasium"):
+    with (
+        pytest.warns(UserWarning, match="missing AutoresetMode"),  # Gymnasium's
+        pytest.raises(ConfigError, match=r"say how it resets.*got None.*backend: gymnasium\."),
+    ):
         make_batch(config, seed=0, shard=0, envs=2)
-    with pytest.raises(ConfigError, match="NextStep"):
-        _vector(CARTPOLE, "NextStep", seed=0, shard=0, envs=2)
+
+
+class Unsaid(CartPoleVectorEnv):
+    metadata: dict[str, Any] = {}
 
 
 def test_gymnasiums_vectorised_cartpole_plays_the_episodes_of_the_scalar_one() -> None:
@@ -357,7 +440,7 @@ def test_a_value_that_is_not_finite_at_an_end_is_cut_everywhere() -> None:
     assert finished[1:3] == ([5, 5], 2)
 
 
-@pytest.mark.parametrize("mode", ["Disabled", "SameStep"])
+@pytest.mark.parametrize("mode", ["Disabled", "SameStep", "NextStep"])
 @pytest.mark.parametrize("name", ["Robot", "Ticks"])
 def test_composite_observations_are_copied_part_by_part(mode: str, name: str) -> None:
     settings = toy(name)

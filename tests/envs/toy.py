@@ -123,6 +123,18 @@ class Sparse(Counter):
         return self.rewards[self.steps - 1] if self.steps <= len(self.rewards) else 0.0
 
 
+class Uneven(Counter):
+    """Its episodes have 1 to ``length`` steps more, as each reset draws."""
+
+    def __init__(self, length: int = 4, **kwargs: Any) -> None:
+        super().__init__(length=length, **kwargs)
+        self.most = length
+
+    def observe(self, noise: float) -> Any:
+        self.length = 2 + int(self.most * self.drawn)
+        return super().observe(noise)
+
+
 class Lone(Counter):
     """Can be there once in a process, as an emulator that has global memory."""
 
@@ -313,6 +325,7 @@ for _each in (
     Rooms,
     Sparse,
     Typed,
+    Uneven,
     Unrepeatable,
     Unsupported,
 ):

@@ -36,6 +36,7 @@ from fast_core.nodes.collect.rollout_sinks import ReplayRollouts
 from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.spec import EnvironmentSpec
 from tests.envs.toy import Counter
+from tests.envs.vector_toys import with_vector_form
 from tests.nodes.counting import CountingConfig
 from tests.nodes.replaying import (
     ReplayingConfig,
@@ -322,6 +323,25 @@ def test_step_that_gave_a_bad_value_is_not_stored(
         assert np.frombuffer(after, np.float32)[0] == np.frombuffer(obs, np.float32)[0] + 1
     values = b"".join(obs + after for obs, after, *_ in windows.values())
     assert np.isfinite(np.frombuffer(values, np.float32)).all()
+
+
+@pytest.mark.parametrize("placement", ["env", "node"])
+@pytest.mark.parametrize("frames", [1, 3])
+def test_step_in_which_a_library_resets_is_not_stored(
+    make: Make, frames: int, placement: str
+) -> None:
+    found = probe(msgspec.structs.replace(toy("Uneven"), frame_stack=frames), 0)
+    id, kwargs = with_vector_form(toy("Uneven").id), {"autoreset_mode": "NextStep"}
+    given = EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs=kwargs)
+    policy = PolicyConfig(placement=placement)  # type: ignore[arg-type]
+    acting = make(found, environment=given, policy=policy)
+    acting.collect(5)
+    for steps in (1, 3):
+        assert acting.drawn(steps) == acting.expected(steps)
+    assert len(acting.drawn(1)) > SHARDS * ENVS * STEPS
+    for obs, after, _, reward, _ in acting.drawn(1).values():
+        before, newest = (np.frombuffer(each, np.float32)[-3] for each in (obs, after))
+        assert newest == reward == before + 1, "a step of one episode"
 
 
 def test_what_led_to_a_step_that_gave_a_bad_value_is_kept(make: Make) -> None:
