@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import sys
 import time
@@ -54,6 +55,8 @@ from fast_core.screens.access import check_page
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 
+# What a disk answers that takes nothing.
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 CHECKING_S = 3.0  # between lines about a checkpoint that takes long to read
 
 
@@ -106,7 +109,11 @@ def launch(
         if resume_from is not None:
             source = RunDirectory.open(resume_from)
         run = RunDirectory.create(config.directory, config.name, datetime.now(), config.seed)
-        stack.callback(_lock(run, progress).close)
+        try:
+            stack.callback(_lock(run, progress).close)
+        except ConfigError:  # the disk is full, say
+            run.remove()
+            raise
         config = _with_environment(config, run, environment)
         if resume_from is not None:
             try:
@@ -328,6 +335,18 @@ def _part(session: Session) -> Outcome | LostPart:
         write_versions(run, datetime.now())
         write_crash(run, f"{error}\n", progress)
         raise RunFailed(str(error), run.path, "launcher", str(error), "") from error
+    except OSError as error:
+        if error.errno not in NOT_WRITTEN:
+            raise
+        refusal = ConfigError(
+            f"the run can't be written in {str(run.path)!r}: {error.strerror}. Make room on that "
+            "disk, or begin a run on another one with directory=..."
+        )
+        if lost is not None:
+            raise _given_up(session, lost, refusal) from error
+        if not session.continued and not run.metrics.exists():  # nothing was trained
+            run.remove()
+        raise refusal from error
 
 
 def _given_up(session: Session, lost: LostPart, error: FastLoopError) -> RunFailed:

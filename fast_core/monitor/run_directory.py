@@ -56,7 +56,7 @@ class RunDirectory:
                 f"got {name!r}. Runs land in <directory>/<name>/<time>_seed<seed>."
             )
         parent = expanded(root, "directory") / name
-        fresh = not parent.parent.exists()
+        fresh, run = not parent.parent.exists(), None
         try:
             parent.mkdir(parents=True, exist_ok=True)
             run = cls(_make_unique(parent, f"{now.strftime(_STAMP_FORMAT)}_seed{seed}"))
@@ -64,6 +64,8 @@ class RunDirectory:
             for folder in (run.checkpoints, run.tensorboard, run.logs):
                 folder.mkdir()
         except OSError as error:
+            if run is not None:
+                run.remove()
             raise ConfigError(
                 f"can't make a run directory in {str(parent)!r}: {error.strerror or error}. "
                 "Choose a writable place with directory=..."

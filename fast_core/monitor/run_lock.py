@@ -47,17 +47,18 @@ class RunLock:
 
     def __init__(self, path: Path) -> None:
         self.note = ""
+        self._fd: int | None = None
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            self._fd: int | None = os.open(path, flags, 0o644)
-        except OSError as error:
-            raise ConfigError(
-                f"can't open {str(path)!r}: {error.strerror}. The run directory must be writable."
-            ) from error
-        try:
+            self._fd = os.open(path, flags, 0o644)
             self._claim(self._fd, path)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, OSError):
+                raise ConfigError(
+                    f"can't write {str(path)!r}: {error.strerror}. The run directory must be "
+                    "writable, and its disk must have room."
+                ) from error
             raise
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def test_file_system_without_locks_is_noted_and_not_refused(
 
 
 def test_missing_directory_is_a_configuration_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="can't open"):
+    with pytest.raises(ConfigError, match="can't write"):
         RunLock(tmp_path / "missing" / "lock")
 
 

@@ -167,10 +167,17 @@ def seed_globals(context: NodeContext) -> None:
 
 
 def _redirect_output(path: Path) -> None:
-    """Send raw output, also of C code and of crashes, to the node's own log file."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    """Send raw output, also of C code and of crashes, to the node's own log file.
+
+    Where there can be none (the disk is full), it stays with the fork server's.
+    """
+    try:
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        print(f"can't write {path}: {error.strerror}", file=sys.stderr)
+    else:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
     faulthandler.enable(file=2)
     forks.write_stacks()
