@@ -66,7 +66,6 @@ setup(
         "msgspec",
         "cloudpickle",
         "rich",
-        "typer",
         "tensorboard",
         "setproctitle",
         "threadpoolctl",

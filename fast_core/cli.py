@@ -11,11 +11,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fast_core.system import forks
 
-WRONG_USE = 2
 INTERRUPTED = 130  # 128 + SIGINT, what shells expect after Ctrl-C
 
 
@@ -48,19 +47,24 @@ def _run(arguments: Sequence[str]) -> int:
     )
     from fast_core.system.surroundings import explained, mend, working_folder
     from fast_core.system.text import harmless
-    from fast_core.tools.commands import app
+    from fast_core.tools.command_line import WRONG_USE, WrongUse
+    from fast_core.tools.commands import program
 
     try:
         mend()
         # A user's environments and algorithms are named by modules that lie where they work. Last,
         # so that a stray file can't stand in for a library.
         sys.path.append(working_folder())
-        app(list(arguments), prog_name="fastloop")
+        return program(list(arguments))
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if code == WRONG_USE and (meant := _without_dashes(arguments)):
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except WrongUse as error:
+        print(f"fastloop: {error}", file=sys.stderr)
+        if meant := _without_dashes(arguments):
             print(f"Keys of the configuration have no dashes: {meant}", file=sys.stderr)
-        return code
+        return WRONG_USE
     except FastLoopError as error:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
             raise
@@ -72,16 +76,16 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         print(f"fastloop: {sentence}", file=sys.stderr)
         return 1
-    return 0
 
 
 def _without_dashes(arguments: Sequence[str]) -> str:
     """What was meant by a key of the configuration that is given as an option; else nothing."""
     from fast_core.config import RunConfig
+    from fast_core.tools.commands import program
 
-    if not arguments or arguments[0] not in ("launch", "resume", "sweep", "config"):
+    if not arguments or arguments[0] not in ("launch", "train", "resume", "sweep", "config"):
         return ""
-    known = _options(arguments[0])
+    known = program.options(arguments[0])
     for given, following in zip(arguments, [*arguments[1:], ""], strict=True):
         option, equals, value = given.partition("=")
         key = option.removeprefix("--")
@@ -90,16 +94,6 @@ def _without_dashes(arguments: Sequence[str]) -> str:
             follows = "VALUE" if following.startswith("-") else following or "VALUE"
             return f"{key}={value if equals else follows}"
     return ""
-
-
-def _options(command: str) -> set[str]:
-    """What a command takes with dashes, such as a page's switch, which is a key too."""
-    from typer.main import get_command
-
-    from fast_core.tools.commands import app
-
-    commands: dict[str, Any] = getattr(get_command(app), "commands", {})
-    return {name for each in commands[command].params for name in each.opts}
 
 
 if __name__ == "__main__":

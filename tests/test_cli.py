@@ -222,7 +222,10 @@ def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture
         ("export", Path("runs/a"), Path("p.h"), "newest"),
     ]
     assert main(["export", "runs/a"]) == 2
-    assert "Missing option '-o'" in capsys.readouterr().err
+    assert (
+        "arguments are required: -o/--output\nFor example: fastloop export"
+        in capsys.readouterr().err
+    )
 
 
 def test_replay_is_handed_over(launcher: Launcher) -> None:
@@ -553,11 +556,11 @@ def test_key_that_is_given_as_an_option_is_answered_with_how_it_is_given(
     assert last == (
         f"Keys of the configuration have no dashes: {meant}"
         if meant
-        else f"Error: No such option: {given[0]}"
+        else "`fastloop launch --help` shows all that there is."
     )
 
 
 @pytest.mark.parametrize("command", [[], ["launch"], ["config", "validate"]])
 def test_help_has_a_short_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "-h"]) == 0
-    assert "Usage: fastloop" in capsys.readouterr().out
+    assert "usage: fastloop" in capsys.readouterr().out

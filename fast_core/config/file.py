@@ -414,7 +414,11 @@ class _Conversion:
         values = {key.name: self._value(key, tree, _join(path, key.name)) for key in known.values()}
         for name in tree:
             if name not in known:
-                self._unknown(name, tree[name], list(known), path)
+                of = str(values["name"]) if issubclass(kind, AlgorithmConfig) else ""
+                hint = key_meant(str(name), path, list(known), self._known, of)
+                self._wrong(
+                    _join(path, str(name)), "is not a key of the configuration", tree[name], hint
+                )
         return self._build(kind, values, path) if len(self.errors) == before else None
 
     def _value(self, key: Key, tree: dict[str, object], path: str) -> object:
@@ -490,10 +494,6 @@ class _Conversion:
         except (ValueError, TypeError) as error:  # a type's own rules, in its __post_init__
             self.errors.append(f"{path}: {error} ({self._origins.of(path)})")
             return None
-
-    def _unknown(self, name: object, value: object, siblings: list[str], path: str) -> None:
-        hint = key_meant(str(name), path, siblings, self._known)
-        self._wrong(_join(path, str(name)), "is not a key of the configuration", value, hint)
 
     def _wrong(self, path: str, must: str, value: object, remedy: str) -> None:
         problem = Problem(path or "the configuration", must, _show(value), remedy)

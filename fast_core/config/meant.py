@@ -55,7 +55,9 @@ _ELSEWHERE = {
 }
 
 
-def key_meant(name: str, group: str, siblings: Sequence[str], known: Collection[str]) -> str:
+def key_meant(
+    name: str, group: str, siblings: Sequence[str], known: Collection[str], algorithm: str = ""
+) -> str:
     """What to write in place of a key that a group has not.
 
     Args:
@@ -63,6 +65,7 @@ def key_meant(name: str, group: str, siblings: Sequence[str], known: Collection[
         group: Path of the group; empty for the top level.
         siblings: Keys that it has.
         known: Paths of all keys that there are.
+        algorithm: Which one's keys those of the group are.
     """
     inside = f"{group}." if group else ""
     elsewhere = [path for path in _ELSEWHERE.get(name.lower(), ()) if path in known]
@@ -74,7 +77,7 @@ def key_meant(name: str, group: str, siblings: Sequence[str], known: Collection[
         return f"Did you mean {inside}{near[0]}?"
     if len(siblings) <= _LISTED:
         return f"{group or 'The top level'} has: {', '.join(siblings)}."
-    return f"`fastloop config explain {group}".rstrip() + "` lists those that there are."
+    return f"`fastloop config explain {algorithm or group}".rstrip() + "` lists those there are."
 
 
 def override_meant(overrides: Sequence[str], index: int) -> str:

@@ -38,9 +38,15 @@ given on the command line too, after the file, and wins over it:
 fastloop launch configs/ppo_cartpole.yaml seed=7 algorithm.learning_rate=1e-3
 ```
 
+Without a file `fastloop train ppo --env CartPole-v1 seed=7` takes the defaults of an algorithm on
+an environment, for a million env steps unless a key of `stop` says otherwise (Atari games with
+`environment.atari` and four frames). `fastloop launch algorithm.name=ppo environment.id=ID` is the
+same.
+
 Values are YAML 1.2: `1e-4` is a number, `true` and `false` are the only switches, `null` is
 nothing, and `on`, `yes` or `no` are text. A key that is not listed here is refused, with the
-nearest one that is. `fastloop config validate FILE` comes to the verdict that a launch would come
+nearest one that is. `fastloop config explain KEY` says on the terminal what this page says of a
+key or a group. `fastloop config validate FILE` comes to the verdict that a launch would come
 to: a process makes the environment, steps it and tries the devices, and nothing is left. `--show`
 prints the file with every default filled in, and `fastloop config defaults` prints a commented
 file to begin with.

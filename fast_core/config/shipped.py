@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 
 from fast_core.errors import ConfigError
 
+ENVIRONMENT = re.compile(r"[\w.:/-]+-v\d+")  # how Gymnasium names one
 FOLDER = Path(__file__).parents[1] / "configs"
 
 
@@ -57,6 +59,8 @@ def located(path: Path, folder: Path = Path()) -> Path:
             f"It is a folder of runs: `fastloop resume {file}` goes on with one, and "
             f"`fastloop launch {runs[-1]}` trains as one did."
         )
+    elif ENVIRONMENT.fullmatch(str(path)):
+        hint = f"It looks like an environment: `fastloop train ppo --env {path}`."
     elif near:
         hint = f"Did you mean {near[0]}?"
     elif path.stem in names():

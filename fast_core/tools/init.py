@@ -1,11 +1,18 @@
-"""`fastloop init`: a configuration to start from, in a folder of one's own."""
+"""A configuration to start from: a file in a folder of one's own, or an algorithm's defaults."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.config.shipped import names, shipped
+from fast_core.algos.registry import REGISTRY, algorithm_config_type
+from fast_core.config import RunConfig, file
+from fast_core.config.shipped import ENVIRONMENT, names, shipped
+from fast_core.config.yaml_text import Document
 from fast_core.errors import ConfigError
+
+ENV_STEPS = 1_000_000  # that `fastloop train` trains for
 
 
 def listing() -> str:
@@ -49,3 +56,37 @@ def _about(name: str) -> str:
             break
         comment.append(line.lstrip("# "))
     return " ".join(comment).partition(". ")[0].rstrip(".")
+
+
+def of_environment(algorithm: str, id: str | None, overrides: Sequence[str]) -> RunConfig:
+    """An algorithm's defaults on an environment, for `ENV_STEPS` where no override says.
+
+    Raises:
+        ConfigError: There is no such algorithm, or a key or value is wrong.
+    """
+    if algorithm not in REGISTRY and ":" not in algorithm and Path(algorithm).exists():
+        raise ConfigError(
+            f"`fastloop train` begins with the name of an algorithm; got {algorithm!r}, which is a "
+            f"file. A configuration is trained with `fastloop launch {algorithm}`."
+        )
+    given = {each.partition("=")[0].partition(".")[0] for each in overrides}
+    ids = [each.partition("=")[2] for each in overrides if each.startswith("environment.id=")]
+    if id is None and not ids:
+        near = next((each for each in overrides if ENVIRONMENT.fullmatch(each)), "CartPole-v1")
+        raise ConfigError(
+            "`fastloop train` needs the environment too: "
+            f"`fastloop train {algorithm} --env {near}`."
+        )
+    from fast_core.tools.demo import environment_of  # here, because it imports the launcher
+
+    environment = environment_of(id or ids[-1])
+    if "atari" in environment:
+        environment["frame_stack"] = 4
+    tree: dict[str, object] = {
+        "name": re.sub(r"[^\w.-]+", "-", f"{algorithm}_{environment['id']}"),
+        "environment": environment,
+        "algorithm": {"name": algorithm},
+        **({} if "stop" in given else {"stop": {"env_steps": ENV_STEPS}}),
+    }
+    document = Document(tree, {})
+    return file.read(document, overrides, algorithm_config_type, source="fastloop train")

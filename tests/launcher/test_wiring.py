@@ -26,7 +26,7 @@ from fast_core.launcher.topology import check_topology
 from fast_core.launcher.wiring import check_messages, extra_nodes, wiring
 from fast_core.nodes.node import Node
 from fast_core.scheduler.settings import Route
-from fast_core.tools.commands import app
+from fast_core.tools.commands import program
 from tests.nodes.stage import make_config
 
 
@@ -182,7 +182,7 @@ def test_validation_of_a_configuration_checks_the_nodes_too(tmp_path: Path) -> N
         f"nodes: {{extra: [{{node: '{path(Speaker)}'}}]}}\n"
     )
     with pytest.raises(TopologyError, match="emits News, but no node consumes it"):
-        app(["config", "validate", str(file)], standalone_mode=False)
+        program(["config", "validate", str(file)])
 
 
 @pytest.mark.parametrize(("kind", "command"), [(Stage, "Transform"), (Saver, "Save")])

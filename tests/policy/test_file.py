@@ -192,7 +192,7 @@ class Mine(PPOConfig, frozen=True, kw_only=True):
 
 DEPLOYED = """
 import sys
-for name in ("torch", "gymnasium", "zmq", "posix_ipc", "yaml", "typer"):
+for name in ("torch", "gymnasium", "zmq", "posix_ipc", "yaml"):
     sys.modules[name] = None  # importing it fails
 import numpy as np
 from fast_core.policy import load_policy

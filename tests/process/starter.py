@@ -54,7 +54,6 @@ IMPORTED = (
     "fast_core.nodes.learn.optimizer",
     "fast_core.nodes.metrics",
     "gymnasium.wrappers",
-    "typer._adapters",  # of new versions: it imports Pydantic
 )
 PROGRAM = "import sys; from tests.process.starter import serve; serve(int(sys.argv[1]))"
 
