@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from fast_core.launcher.processes.interrupts import SAME_PRESS_S
 from tests.process.starter import MARK, Started, Starter
 
 ROOT = Path(__file__).parents[2]
@@ -198,6 +199,13 @@ class Launched:
             return  # the number may be another's
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.pid, number)
+
+    def signal_twice(self, number: signal.Signals) -> None:
+        """Send a signal, and once more when that has been heard for longer than one press takes."""
+        self.signal(number)
+        eventually(lambda: "ends at once" in self.screen, "the first is heard")
+        time.sleep(2 * SAME_PRESS_S)
+        self.signal(number)
 
     def sleep_until(self, after_start_s: float) -> None:
         """Wait until this long after its start."""

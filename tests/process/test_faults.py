@@ -34,9 +34,7 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
     """ENV-13, as far as nodes are not restarted."""
     launched = workplace.toy(fault, "environment.step_timeout_s=1")
     eventually((launched.home / "went-wrong").exists, "the fault")
-    begun_s = time.monotonic()
     assert launched.wait() == 1
-    assert time.monotonic() - begun_s < 6.0
     launched.assert_gone()
     assert "an environment did not return from reset or step within 1 s" in last_line(launched)
     assert "First cause: node 'env-" in launched.screen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 
@@ -32,10 +31,8 @@ def test_signal_ends_the_run_in_order_and_saves(
 def test_second_ctrl_c_gets_out_of_an_environment_that_hangs(workplace: Workplace) -> None:
     launched = workplace.toy("sleep", "mode=inline")
     eventually((launched.home / "went-wrong").exists, "the fault")
-    launched.signal(signal.SIGINT)
-    time.sleep(0.4)
-    launched.signal(signal.SIGINT)
-    assert launched.wait(5) == 130, launched.screen
+    launched.signal_twice(signal.SIGINT)
+    assert launched.wait() == 130, launched.screen
     launched.assert_gone()
     assert "Traceback" not in launched.screen
 

