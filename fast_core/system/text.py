@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
+from types import TracebackType
+
+MOST_TEXT = 8_000  # characters of an error's text; it is kept in several places of a run
+MOST_TRACEBACK = 20_000
+
 
 def error_text(error: BaseException) -> str:
     """Type and message of ``error``, as a traceback ends; one that can't tell its own included."""
@@ -9,7 +15,21 @@ def error_text(error: BaseException) -> str:
         text = str(error)
     except BaseException:  # a user's error may raise anything
         text = "<its text can't be made>"
-    return encodable(f"{type(error).__name__}: {text}")
+    return bounded(f"{type(error).__name__}: {text}")
+
+
+def traceback_text(error: BaseException, since: TracebackType | None = None) -> str:
+    """The traceback of ``error``, from a frame on, with what it came of."""
+    lines = traceback.format_exception(type(error), error, since or error.__traceback__)
+    return bounded("".join(lines), MOST_TRACEBACK)
+
+
+def bounded(text: str, most: int = MOST_TEXT) -> str:
+    """``text`` as it may be kept: its beginning and its end where it is long; encodable."""
+    if (left_out := len(text) - most) > 0:
+        head, tail = text[: most // 2], text[-most // 2 :]
+        text = f"{head} [... {left_out:,} characters left out ...] {tail}"
+    return encodable(text)
 
 
 def encodable(text: str) -> str:

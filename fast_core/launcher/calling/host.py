@@ -29,7 +29,7 @@ from fast_core.run.learner_file import check as check_state
 from fast_core.run.learner_file import load, save
 from fast_core.scheduler import CALLBACKS
 from fast_core.system import forks
-from fast_core.system.text import encodable
+from fast_core.system.text import bounded, traceback_text
 
 CALLBACKS_FILE = "callbacks.msgpack"
 LOOK_S = 0.01  # between looks at interrupts and limits while the launcher waits for a callback
@@ -438,9 +438,8 @@ class _Raised(Exception):
 
 
 def _failure(by: str, error: BaseException) -> Failed:
-    text = "".join(traceback.format_exception(error))
-    what = "".join(traceback.format_exception_only(error)).strip()
-    return Failed(CALLBACKS, f"calling {by}", encodable(what), encodable(text), {})
+    what = bounded("".join(traceback.format_exception_only(error)).strip())
+    return Failed(CALLBACKS, f"calling {by}", what, traceback_text(error), {})
 
 
 def _stop_thread() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import traceback
 from collections.abc import Callable
 
 from fast_core.errors import CheckpointError
@@ -14,6 +13,7 @@ from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.shown.rarely import more_digits
+from fast_core.system.text import error_text, traceback_text
 
 
 class Saving:
@@ -48,8 +48,8 @@ class Saving:
         try:
             written = self._committer.take()
         except CheckpointError as error:
-            text = f"{type(error).__name__}: {error}"
-            return Failed("launcher", "writing a checkpoint", text, traceback.format_exc(), {})
+            text, told = error_text(error), traceback_text(error)
+            return Failed("launcher", "writing a checkpoint", text, told, {})
         if written is not None and not written.error:
             self.directory, self._unsaved = "", 0
         return written

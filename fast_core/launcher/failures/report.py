@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import traceback
 from pathlib import Path
 
 import fast_core
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.events import Failed
 from fast_core.nodes.node import Node
-from fast_core.system.text import encodable, error_text
+from fast_core.system.text import bounded, error_text, traceback_text
 
 _MAKES = "/gymnasium/envs/registration.py"
 _CALLERS = re.compile(
@@ -30,10 +29,8 @@ def describe_failure(
     return Failed(
         node=name,
         doing=node.doing if node is not None else "being constructed",
-        error=encodable(str(error) if own else error_text(error)),
-        traceback=encodable(
-            environment_traceback(error) or "".join(traceback.format_exception(error))
-        ),
+        error=bounded(str(error)) if own else error_text(error),
+        traceback=environment_traceback(error) or traceback_text(error),
         context=_context(node) if node is not None else {},
         refused=not begun and isinstance(error, ConfigError | CheckpointError),
     )
@@ -42,9 +39,9 @@ def describe_failure(
 def _context(node: Node) -> dict[str, str]:
     """What the node says of its place; a user's node must not hide the cause by failing at that."""
     try:
-        return {name: encodable(str(text)) for name, text in node.failure_context().items()}
+        return {name: bounded(str(text)) for name, text in node.failure_context().items()}
     except BaseException as error:
-        return {"failure_context()": encodable(error_text(error))}
+        return {"failure_context()": error_text(error)}
 
 
 def environment_traceback(error: BaseException) -> str:
@@ -68,4 +65,4 @@ def _from_its_code(error: BaseException) -> str:
         if frame.tb_next is None and frame.tb_frame.f_code.co_filename.endswith(_MAKES):
             return "" if error.__cause__ is None else _from_its_code(error.__cause__)
         frame = frame.tb_next
-    return "".join(traceback.format_exception(type(error), error, frame or error.__traceback__))
+    return traceback_text(error, frame)

@@ -8,7 +8,6 @@ import os
 import random
 import socket
 import sys
-import traceback
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +31,7 @@ from fast_core.nodes.node import Node, NodeContext
 from fast_core.run.memory import RunMemory
 from fast_core.system import forks
 from fast_core.system.importing import user_module
-from fast_core.system.text import error_text
+from fast_core.system.text import error_text, traceback_text
 from fast_core.system.threads import set_threads
 
 SWITCH_INTERVAL_S = 0.001
@@ -81,7 +80,7 @@ def _probe(start: ProbeStart) -> dict[str, object]:
     # a process boundary: whatever it was, the launcher shows it
     except BaseException as error:
         forks.leave_if_copy(error)
-        return {"error": error_text(error), "traceback": traceback.format_exc()}
+        return {"error": error_text(error), "traceback": traceback_text(error)}
     finally:
         faulthandler.cancel_dump_traceback_later()
 
@@ -139,7 +138,7 @@ def _live(context: NodeContext, node_class: str) -> int:
         forks.leave_if_copy(error)
         status = FAILED_STATUS
         with contextlib.suppress(OSError):  # into the log, in case the channel is what failed
-            traceback.print_exc()
+            print(traceback_text(error), file=sys.stderr)
         begun = begun or context.life > 1  # the configuration fitted before
         context.channel.send(describe_failure(context.name, node, error, begun=begun))
     try:

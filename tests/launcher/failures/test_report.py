@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import gymnasium
 import pytest
@@ -16,7 +18,7 @@ from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.memory import StatsColumn
-from fast_core.nodes.node import NodeState
+from fast_core.nodes.node import Node, NodeState
 from tests.launcher.shown.test_replay_figures import replaying
 from tests.nodes.stage import Stage, make_config
 
@@ -49,6 +51,19 @@ def test_other_errors_keep_their_whole_chain() -> None:
     assert report.traceback.count("Traceback") == 2
     own = describe_failure("x", None, raised(FastLoopError("order refused")))
     assert own.error == "order refused"
+
+
+@pytest.mark.parametrize("kind", [ValueError, FastLoopError])
+def test_failure_is_bounded_whatever_was_raised(kind: type[Exception]) -> None:
+    long = "x" * 5_000_000
+    node = cast("Node", SimpleNamespace(doing="at work", failure_context=lambda: {"seed": long}))
+    try:
+        raise kind(long) from ValueError(long)
+    except kind as error:
+        failed = describe_failure("env-0", node, error)
+    assert failed.error.endswith("x") and "characters left out" in failed.traceback
+    sizes = len(failed.error), len(failed.traceback), len(failed.context["seed"])
+    assert max(sizes) < 25_000
 
 
 def test_environment_is_found_behind_other_errors() -> None:
