@@ -26,7 +26,7 @@ _LIBC = ctypes.CDLL(None)
 _LIBC.initstate.restype = _LIBC.setstate.restype = ctypes.c_void_p
 _LIBC.setstate.argtypes = (ctypes.c_void_p,)
 _LIBC.seed48.restype = ctypes.POINTER(ctypes.c_ushort * 3)
-_OURS = ctypes.create_string_buffer(128)  # what C draws from while a program's own is kept
+_C_STATES: list[ctypes.Array[ctypes.c_char]] = []  # never freed: C may still point to one
 
 
 class Role(enum.IntEnum):
@@ -133,12 +133,14 @@ def seed_global_generators(seed: int, *key: int) -> None:
 def generators_kept() -> Iterator[None]:
     """Give the global generators back as they were: they are a program's own."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one
-    c = _LIBC.initstate(1, _OURS, len(_OURS))
+    words = _C_STATES.pop() if _C_STATES else ctypes.create_string_buffer(128)
+    c = _LIBC.initstate(1, words, len(words))  # which C draws from meanwhile
     c48 = list(_LIBC.seed48((ctypes.c_ushort * 3)()).contents)
     try:
         yield
     finally:
         _LIBC.setstate(c)
+        _C_STATES.append(words)
         _LIBC.seed48((ctypes.c_ushort * 3)(*c48))
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
