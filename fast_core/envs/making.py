@@ -81,6 +81,12 @@ def check_gymnasium(version: str = gymnasium.__version__) -> None:
 
 
 def _make_bare(config: EnvironmentConfig, spec: EnvSpec) -> Env:
+    if spec.entry_point is None:
+        raise ConfigError(
+            f"environment.id {config.id!r} is registered with a vectorised form alone, and "
+            "policies are evaluated in single environments. Register an entry_point beside its "
+            "vector_entry_point, which environment.backend: gymnasium_vector trains in."
+        )
     kwargs: dict[str, Any] = dict(config.kwargs)
     if config.atari is None:
         with explaining(config, spec.entry_point, {**spec.kwargs, **kwargs}):

@@ -243,6 +243,17 @@ def test_the_probe_compares_with_the_environments_of_evaluations() -> None:
         probe(EnvironmentConfig(id=name, backend="gymnasium_vector"), 0)
 
 
+def test_vectorised_form_alone_is_refused_for_what_plays_in_single_ones() -> None:
+    name = "FastLoopTest/Alone-v0"
+    gymnasium.registry.pop(name, None)
+    gymnasium.register(name, vector_entry_point=CartPoleVectorEnv)
+    for backend in ("gymnasium_vector", "gymnasium"):
+        with pytest.raises(
+            ConfigError, match="with a vectorised form alone, and policies are eval"
+        ):
+            probe(EnvironmentConfig(id=name, backend=backend), 0)  # type: ignore[arg-type]
+
+
 # --- resets in the next step --------------------------------------------------------------------
 
 
