@@ -44,12 +44,13 @@ def nothing(number: int, frame: FrameType | None) -> None:
 def leave_to_parent(number: int, frame: FrameType | None) -> None:
     """Handle a stop signal: nothing, but that CPU time runs out here only this process is told."""
     parent = os.getppid()
-    if number == signal.SIGXCPU and _catches(parent, number):
+    if number == signal.SIGXCPU and catches(parent, number):
         with contextlib.suppress(ProcessLookupError):
             os.kill(parent, number)
 
 
-def _catches(pid: int, number: int) -> bool:
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler of a signal, C code's too, of which Python doesn't know."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             caught = next(line for line in file if line.startswith("SigCgt:"))

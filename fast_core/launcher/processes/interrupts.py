@@ -55,10 +55,9 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._previous_wakeup = forks.take_wakeup(self._wake_out)
             for number in STOP_SIGNALS:
-                before = signal.getsignal(number)
-                # nohup means it; and who handles warnings says by a callback what follows
-                left = before is signal.SIG_IGN or (number in WARNINGS and before != signal.SIG_DFL)
-                if not left:
+                ignored = signal.getsignal(number) is signal.SIG_IGN  # nohup means it
+                # Who handles warnings says by a callback what follows, or has stacks written.
+                if not ignored and not (number in WARNINGS and forks.catches(os.getpid(), number)):
                     self._previous[number] = forks.take(number, self._handle)
         return self
 

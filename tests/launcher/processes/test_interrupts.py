@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import faulthandler
 import os
 import select
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +102,20 @@ def test_warning_that_the_program_handles_is_left_to_it(number: signal.Signals) 
             assert (interrupts.count, heard) == (0, [number, number])
     finally:
         signal.signal(number, previous)
+
+
+def test_warning_for_which_c_code_has_a_handler_is_left_to_it(tmp_path: Path) -> None:
+    """Scripts for clusters have their stacks written so; Python shows no handler then."""
+    with (tmp_path / "stacks").open("w") as file:
+        faulthandler.register(signal.SIGUSR1, file)
+        try:
+            with Interrupts() as interrupts:
+                send(signal.SIGUSR1)
+                assert interrupts.count == 0
+            send(signal.SIGUSR1)
+        finally:
+            faulthandler.unregister(signal.SIGUSR1)
+    assert (tmp_path / "stacks").read_text().count("in send") == 2
 
 
 def test_ignored_signal_stays_ignored() -> None:
