@@ -178,6 +178,24 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         return self.judges and not self.acts
 
 
+class Blur(msgspec.Struct, frozen=True):
+    """A number that float32 rounds more coarsely than it differed in a few steps.
+
+    Attributes:
+        what: The reward, or which number of the observation.
+        dtype: What it is declared as.
+        mean: Of it.
+        deviation: Of it.
+        step: Between neighbours of float32 there; of rewards where values of states lie.
+    """
+
+    what: str
+    dtype: str
+    mean: float
+    deviation: float
+    step: float
+
+
 class EnvironmentSpec(msgspec.Struct, frozen=True):
     """What a run needs to know of its environment before any node exists.
 
@@ -197,6 +215,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             the other), None where every action always is.
         cast: What of its observations is cast to what their space declares ("float64 for
             float32"), mostly nothing.
+        blurred: What of its observations and rewards float32 can't tell apart, as far as a few
+            steps showed, mostly nothing.
         tree: Where the leaves of a composite observation lie in what the environment returns,
             empty where it is none; see `fast_core.envs.records.rows_of`.
         one_per_process: Whether a process can have one of it only, as its
@@ -215,6 +235,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
     frames: int = 1
     action_mask: str | None = None
     cast: str = ""
+    blurred: tuple[Blur, ...] = ()
     tree: Tree = ""
     one_per_process: bool = False
     modules: tuple[ModuleSpec, ...] = ()

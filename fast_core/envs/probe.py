@@ -14,6 +14,7 @@ from fast_core.envs.batch import Before
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import check_gymnasium
 from fast_core.envs.masks import random_action
+from fast_core.envs.short_look import ShortLook
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, stream
 from fast_core.spec import EnvironmentSpec
@@ -73,6 +74,8 @@ def probe(
             return probe_batch(config, seed, number, before)
         before("make")
         first = _make(config, seed, number)
+        look = ShortLook(first.spec)
+        first.step = look.watching(first.step)
         try:
             digests = {_play(first, seed, before), _play(first, seed, before)}
         finally:
@@ -90,7 +93,9 @@ def probe(
             f"environment.id {config.id!r} does not work with these environment.kwargs, "
             f"wrappers and reset_options: {error}"
         ) from error
-    return msgspec.structs.replace(first.spec, repeatable=len(digests) == 1, cast=first.cast)
+    return msgspec.structs.replace(
+        first.spec, repeatable=len(digests) == 1, cast=first.cast, blurred=look.blurred()
+    )
 
 
 def _make(config: EnvironmentConfig, seed: int, number: int) -> Instance:

@@ -22,7 +22,7 @@ from fast_core.memory import memory_available
 from fast_core.monitor.sinks import check_sinks
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec
+from fast_core.spec import Blur, EnvironmentSpec
 from fast_core.system import resources
 
 MANY_NUMBERS = 20_000_000
@@ -122,6 +122,42 @@ def _check_torch(plan: RunPlan) -> None:
 
 def remarks(plan: RunPlan) -> list[str]:
     """What a person should know of a run that can begin and may be meant otherwise."""
+    blurs = [text for blur in plan.environment.blurred if (text := _blur_remark(plan, blur))]
+    return [*_large_remarks(plan), *blurs]
+
+
+def _blur_remark(plan: RunPlan, blur: Blur) -> str:
+    """What can be done about numbers that float32 can't tell apart; nothing if it is done."""
+    settings, where = plan.config.algorithm, ""
+    normalizes = getattr(settings, "normalize_observations", None)
+    centers = getattr(settings, "center_observations", None)
+    if blur.what == "the reward":
+        where = " in the sum of 100 of them, which values are"
+        advice = (
+            "Let the environment or a wrapper (environment.wrappers) leave out what they have in "
+            "common, unless it is meant to make episodes last"
+        )
+    elif blur.dtype == "float32":
+        also = (
+            "" if normalizes in (None, True) else ", and set algorithm.normalize_observations: true"
+        )
+        advice = f"Declare float64 in its observation space{also}"
+    elif normalizes and centers:
+        return ""
+    elif normalizes is None or centers is None:
+        advice = "Count it from somewhere near in the environment or a wrapper"
+    elif normalizes:
+        advice = "Begin a run with algorithm.center_observations: true"
+    else:
+        advice = "Set algorithm.normalize_observations: true"
+    return (
+        f"{blur.what} of {plan.environment.id!r} is about {blur.mean:.9g} and deviates by "
+        f"{blur.deviation:.2g} in the steps of the try-out, where float32, in which networks "
+        f"compute, has steps of {blur.step:.2g}{where}. {advice}"
+    )
+
+
+def _large_remarks(plan: RunPlan) -> list[str]:
     row, fields = plan.environment.row, plan.blueprint.policy_fields(plan.environment)
     numbers = sum(math.prod(field.shape) for field in fields)
     parts = [(name, part) for name, part in row.parts or [("", row)] if part.kind == "box"]

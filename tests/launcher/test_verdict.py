@@ -17,7 +17,7 @@ from fast_core.errors import FastLoopError
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.verdict import Found, judge, remarks
 from fast_core.nodes.learn.devices import check_devices
-from fast_core.spec import SpaceSpec
+from fast_core.spec import Blur, SpaceSpec
 from tests.nodes.stage import CARTPOLE
 
 TEXT = """\
@@ -126,3 +126,31 @@ def test_large_images_are_told_of(
     run = config("rollout={shards: 1, envs_per_shard: 1, steps: 32}")
     said = remarks(judge(run, lambda: Found(seen, run), str(tmp_path)).plan)
     assert re.search(words, *said) if words else not said
+
+
+WIDE = Blur("number 3 of the observation", "float64", 5.4e6, 0.1, 0.5)
+NARROW = msgspec.structs.replace(WIDE, dtype="float32")
+REWARD = msgspec.structs.replace(WIDE, what="the reward", step=64)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "blur", "advice"),
+    [
+        ("{name: ppo}", WIDE, ""),
+        ("{name: dqn, normalize_observations: true}", WIDE, ""),
+        ("{name: dqn}", WIDE, "Set algorithm.normalize_observations: true"),
+        ("{name: ppo, center_observations: false}", WIDE, "algorithm.center_observations: true"),
+        ("{name: random}", WIDE, "Count it from somewhere near in the environment or a wrapper"),
+        ("{name: ppo}", NARROW, "Declare float64 in its observation space"),
+        ("{name: dqn}", NARROW, "space, and set algorithm.normalize_observations: true"),
+        ("{name: ppo}", REWARD, "leave out what they have in common"),
+    ],
+)
+def test_numbers_that_float32_cannot_tell_apart_are_told_of(
+    algorithm: str, blur: Blur, advice: str, tmp_path: Path
+) -> None:
+    seen = msgspec.structs.replace(CARTPOLE, blurred=(blur,))
+    run = config(f"algorithm={algorithm}", "rollout={shards: 1, envs_per_shard: 2, steps: 64}")
+    said = remarks(judge(run, lambda: Found(seen, run), str(tmp_path)).plan)
+    assert [advice in text for text in said] == [True] * bool(advice)
+    assert all(f"{blur.what} of 'CartPole-v1' is about 5400000" in text for text in said)

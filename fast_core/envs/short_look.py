@@ -1,0 +1,103 @@
+"""What of observations and rewards float32 can't tell apart, as a few steps show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fast_core.envs.records import assign, leaf_of, rows_of
+from fast_core.envs.rows import as_reward
+from fast_core.spec import Blur, EnvironmentSpec, SpaceSpec
+
+Array = NDArray[np.generic]
+Step = Callable[[Any], Any]
+_MOST_NUMBERS = 10_000
+_NOISE = 2.0**-40  # of a number that is computed in float64 and always the same
+_VALUE_STEPS = 100  # whose rewards make a value, at a discount of 0.99
+
+
+class ShortLook:
+    """Keeps the numbers that an environment gives in a few steps, with all digits they have."""
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self._spec = spec
+        row = _widened(spec.row)
+        self._row: NDArray[Any] = np.zeros((1, *row.shape), row.row_dtype)
+        leaves = dict(spec.row.parts or (("", spec.row),))
+        self._numbers = {name: leaf for name, leaf in leaves.items() if _may_blur(leaf)}
+        self._seen: dict[str, list[Array]] = {name: [] for name in self._numbers}
+        self._rewards: list[float] = []
+
+    def watching(self, step: Step) -> Step:
+        """The same step, of which is kept what it gives."""
+
+        def watched(action: object) -> Any:
+            given = step(action)
+            # Of what is not declared whoever called says what is wrong.
+            with suppress(ValueError, TypeError):
+                obs, reward, *_ = given
+                (row,) = rows_of(self._row, self._spec.tree, self._spec.action_mask)
+                assign(row, obs)
+                self._rewards.append(as_reward(reward))
+                self._keep(self._row)
+            return given
+
+        return watched
+
+    def keep_rows(self, obs: Array, reward: NDArray[np.float32]) -> None:
+        """Keep those of several environments, in the digits that are stored."""
+        self._rewards.extend(reward.tolist())
+        self._keep(obs)
+
+    def _keep(self, rows: Array) -> None:
+        for name, kept in self._seen.items():
+            leaf = leaf_of(rows, name) if name else rows
+            kept.append(np.array(leaf).reshape(len(rows), -1))
+
+    def blurred(self) -> tuple[Blur, ...]:
+        """What float32 rounds more coarsely than it differs: of each part the worst number."""
+        found = []
+        for name, kept in self._seen.items():
+            what = f"of part {name!r} of the observation" if name else "of the observation"
+            for place, blur in _blurs(kept, self._numbers[name].dtype, 1):
+                found.append(replace(blur, what=f"number {place} {what}"))
+        rewards: list[Array] = [np.array([[each]]) for each in self._rewards]
+        return (*found, *(blur for _, blur in _blurs(rewards, "float64", _VALUE_STEPS)))
+
+
+def _may_blur(leaf: SpaceSpec) -> bool:
+    """Whether a part has numbers that float32 may round, not so many that they are an image."""
+    wide = leaf.kind == "box" and leaf.row_dtype.itemsize >= 4
+    return wide and 0 < leaf.size <= _MOST_NUMBERS
+
+
+def _blurs(rows: list[Array], dtype: str, times: int) -> Iterator[tuple[int, Blur]]:
+    """Of numbers ``[B, size]`` the one told apart worst where ``times`` its mean is rounded."""
+    if not rows:
+        return
+    values = np.concatenate(rows)
+    floats = values.dtype.kind == "f"
+    # All digits of integers too, where the machine has such floats.
+    exact = values.astype(np.float64 if floats else np.longdouble)
+    with np.errstate(all="ignore"):  # NaN and infinity are somebody else's
+        mean, deviation = exact.mean(axis=0), exact.std(axis=0)
+        step = np.spacing((np.abs(mean) * times).astype(np.float32))
+        noise = _NOISE * np.abs(mean) if floats else 0
+        coarse = np.where((deviation > noise) & (deviation < step), step / deviation, 0)
+    place = int(coarse.argmax())
+    if coarse[place]:
+        numbers = (float(each[place]) for each in (mean, deviation, step))
+        yield place, Blur("the reward", dtype, *numbers)
+
+
+def _widened(space: SpaceSpec) -> SpaceSpec:
+    """The same space, with floats in float64."""
+    if space.parts:
+        return SpaceSpec.composite([(name, _widened(part)) for name, part in space.parts])
+    wide = space.kind == "box" and space.row_dtype.kind == "f"
+    return replace(space, dtype="float64") if wide else space
