@@ -71,7 +71,8 @@ class Launcher(types.ModuleType):
         return types.SimpleNamespace(exit_code=self._end("sweep", file, list(overrides)))
 
     def compare_and_show(self, runs: Sequence[Path], **options: object) -> int:
-        given = {key: value for key, value in options.items() if value is not None}
+        unset = (None, False)
+        given = {key: value for key, value in options.items() if not any(value is u for u in unset)}
         return self._end("compare", runs, given)
 
     def export_run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,6 +75,7 @@ def write(
     environment: EnvironmentSpec,
     parameters: Sequence[Array],
     path: str | os.PathLike[str],
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Exported:
     """Write a policy to a file that acts without FastLoop, and try it.
 
@@ -88,6 +89,7 @@ def write(
         environment: What it acts in.
         parameters: As ``config.policy_fields(environment)`` says, what `Policy.load` takes.
         path: ``.onnx``, ``.pt2`` (torch.export), ``.ts`` (TorchScript) or ``.h`` (plain C).
+        tell: Called with what is done next, in words.
 
     Raises:
         ConfigError: ``path`` has another suffix or can't be there.
@@ -100,7 +102,7 @@ def write(
             f"a {path.suffix} file is made with torch, which is not installed. Run `pip install "
             "torch`; a policy itself acts without."
         )
-    # Imported here because torch costs a second or two.
+    tell("loading torch")  # which takes a second or two
     from fast_core.export.formats import FORMATS, Job, UnknownOperation
     from fast_core.export.program import make_module
 
@@ -113,8 +115,10 @@ def write(
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             made = Path(folder) / path.name
             try:
+                tell(f"writing {path.name}, and asking it what it answers")
                 difference = _written(FORMATS[path.suffix], job, reference, made)
             except UnknownOperation as error:
+                tell("looking for a format that can be written")
                 others = [
                     suffix
                     for suffix, format in FORMATS.items()

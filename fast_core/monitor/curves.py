@@ -45,14 +45,16 @@ class Series:
         """The newest value; NaN without any."""
         return self.at(math.inf)
 
-    def best(self, env_steps: float = math.inf) -> float:
-        """The highest value up to so many steps; NaN where there is none."""
+    def best(self, env_steps: float = math.inf, *, lower: bool = False) -> float:
+        """The highest value up to so many steps, or the lowest; NaN where there is none."""
         known = self.values[self.env_steps <= env_steps]
-        return float(known.max()) if known.size else math.nan
+        if not known.size:
+            return math.nan
+        return float(known.min() if lower else known.max())
 
-    def steps_to(self, score: float) -> float:
+    def steps_to(self, score: float, *, lower: bool = False) -> float:
         """Environment steps of the first value that reaches a score; infinity if none does."""
-        reached = np.flatnonzero(self.values >= score)
+        reached = np.flatnonzero(self.values <= score if lower else self.values >= score)
         return float(self.env_steps[reached[0]]) if reached.size else math.inf
 
 

@@ -36,6 +36,7 @@ from fast_core.policy.file_checks import check_code, code_of_environment
 from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
+from fast_core.run.changes import evaluated
 from fast_core.seeding import Role, generators_kept
 from fast_core.spec import Branch, EnvironmentSpec, Tree
 from fast_core.system.surroundings import expanded, variables_kept
@@ -43,6 +44,7 @@ from fast_core.system.surroundings import expanded, variables_kept
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]
 Watch = Callable[[Instance], None]
 CHANGEABLE = ("environment.", "evaluation.")
+_OTHERS = re.compile(r"evaluation\.environments\.([^.=]+)")
 OWN_MODULES = ("fast_core", "gymnasium")  # what environments are made of here, without being asked
 
 
@@ -254,7 +256,10 @@ def _as_given(obs: Array, tree: Tree) -> Any:
 
 
 def setting_of(
-    policy: Policy | None, environment: object = None, overrides: Sequence[str] = ()
+    policy: Policy | None,
+    environment: object = None,
+    overrides: Sequence[str] = (),
+    named: str | None = None,
 ) -> Setting:
     """What an evaluation of ``policy`` in ``environment`` is; see `evaluate`.
 
@@ -262,9 +267,11 @@ def setting_of(
         policy: Which, if it is one of FastLoop.
         environment: Where.
         overrides: ``environment.key=value`` and ``evaluation.key=value``.
+        named: Which of ``evaluation.environments``, where ``environment`` says nothing.
 
     Raises:
-        ConfigError: There is no such environment, or an override is none of these.
+        ConfigError: There is no such environment, or an override is none of these, or of an
+            environment that is not played in.
     """
     for override in overrides:
         if not override.startswith(CHANGEABLE):
@@ -272,13 +279,21 @@ def setting_of(
                 f"an evaluation takes overrides of environment.* and evaluation.*; got "
                 f"{override!r}. The rest is part of the training, which is over."
             )
+        meant = _OTHERS.match(override)
+        if meant and meant[1] != named:
+            played = f"evaluation.environments.{named}" if named else "`environment`"
+            raise ConfigError(
+                f"{override!r} changes nothing here: this evaluation plays in {played}. Add "
+                f"`--environment {meant[1]}`, or change environment.*."
+            )
     if environment is None:
         if policy is None:
             raise ConfigError(
                 "a function has no environment of its own; name one to evaluate it in"
             )
         if policy.run is not None:
-            return _of_run(run_config(policy.run, list(overrides)))
+            config = run_config(policy.run, list(overrides), others=named is not None)
+            return _of_run(config, named)
         other = any(override.startswith("environment.id=") for override in overrides)
         if policy.file.played.get("pickled") and not other:
             raise ConfigError(
@@ -286,7 +301,7 @@ def setting_of(
                 "object, which is in its run and not in its file. Name the run, or say where to "
                 "evaluate it (environment.id=ID; in Python the second argument)."
             )
-        setting = _of_file(policy, overrides)
+        setting = _of_file(policy, overrides, named)
         _check_code(policy, setting.environment, [each.partition("=")[0] for each in overrides])
         return setting
     own = _own(policy)
@@ -338,9 +353,10 @@ def _own(policy: Policy | None) -> EnvironmentConfig | None:
     return setting.environment
 
 
-def _of_file(policy: Policy, overrides: Sequence[str] = ()) -> Setting:
+def _of_file(policy: Policy, overrides: Sequence[str] = (), named: str | None = None) -> Setting:
     played = {**policy.file.played, "pickled": None}
-    return _of_tree({"environment": played}, overrides, f"the policy of {policy.origin.run}")
+    source = f"the policy of {policy.origin.run}"
+    return _of_tree({"environment": played}, overrides, source, named)
 
 
 def _check_code(policy: Policy, environment: EnvironmentConfig, given: Iterable[str]) -> None:
@@ -354,9 +370,16 @@ def _check_code(policy: Policy, environment: EnvironmentConfig, given: Iterable[
     check_code(what, named, [*OWN_MODULES, *policy.modules], PolicyError)
 
 
-def _of_run(config: RunConfig) -> Setting:
-    number = config.numbers.command
-    return Setting(config.environment, config.evaluation, config.seed, number)
+def _of_run(config: RunConfig, named: str | None = None) -> Setting:
+    known = config.evaluation.environments
+    if named is not None and named not in known:
+        there = f"It has {', '.join(map(repr, known))}." if known else "It has none."
+        raise ConfigError(
+            f"evaluation.environments has no {named!r}. {there} `fastloop eval RUN "
+            f"--environment {named} evaluation.environments.{named}.KEY=VALUE` makes one."
+        )
+    environment = evaluated(config, named, {})
+    return Setting(environment, config.evaluation, config.seed, config.numbers.command)
 
 
 def _of_dict(tree: dict[str, Any], overrides: Sequence[str]) -> Setting:
@@ -377,12 +400,15 @@ def _making(made: Callable[..., Any]) -> Maker:
     return partial(make_env, maker=made)
 
 
-def _of_tree(tree: dict[str, Any], overrides: Sequence[str], source: str) -> Setting:
+def _of_tree(
+    tree: dict[str, Any], overrides: Sequence[str], source: str, named: str | None = None
+) -> Setting:
     """The environment and evaluation of a tree that may lack what an evaluation needs not."""
     rest = {"name": "evaluation", "algorithm": {"name": "ppo"}, "stop": {"env_steps": 10**12}}
     unread = {*RunConfig.__struct_fields__} - {"environment", "evaluation"}
     whole = {**{key: value for key, value in tree.items() if key not in unread}, **rest}
-    return _of_run(config_file.from_tree(whole, overrides, algorithm_config_type, source=source))
+    config = config_file.from_tree(whole, overrides, algorithm_config_type, source=source)
+    return _of_run(config, named)
 
 
 def _given(

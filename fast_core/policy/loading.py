@@ -214,18 +214,18 @@ def _explained(bare: BareFile, run: RunDirectory) -> PolicyFile:
     return describe(config, environment, pack.views(flat), origin)
 
 
-def run_config(run: Path, overrides: list[str] | None = None) -> RunConfig:
+def run_config(run: Path, overrides: list[str] | None = None, *, others: bool = False) -> RunConfig:
     """The resolved configuration of the run in a directory, with overrides.
 
-    Without ``evaluation.environments``: what is played in is ``environment`` as the overrides have
-    it, which those need not fit.
+    Without ``evaluation.environments``, unless the ``others`` are asked for: what is played in is
+    ``environment`` as the overrides have it, which those need not fit.
     """
     # here, because it imports YAML, which a policy file does without
     from fast_core.config import file as config_file
 
     found = RunDirectory(run)
     found.look_where_it_began()
-    changes = [*_ALONE, *(overrides or [])]
+    changes = [*(() if others else _ALONE), *(overrides or [])]
     return config_file.load(found.config, changes, algorithm_config_type, resolved=True)
 
 

@@ -224,6 +224,9 @@ def compare(
     score: Annotated[
         float | None, Option(metavar="VALUE", help="Count the env steps to this value too.")
     ] = None,
+    lower: Annotated[
+        bool, Option("--lower", help="Take lower values for better, such as those of a cost.")
+    ] = False,
     across: Annotated[
         str | None, Option(metavar="KEY", help="Take runs that differ in it as alike too.")
     ] = None,
@@ -232,7 +235,9 @@ def compare(
     surroundings.reserve_output()
     from fast_core.tools.compare.table import compare_and_show
 
-    return compare_and_show(runs, output=output, metric=metric, at=at, score=score, across=across)
+    return compare_and_show(
+        runs, output=output, metric=metric, at=at, score=score, across=across, lower=lower
+    )
 
 
 @program.command("list", "fastloop list", "fastloop list runs/ppo_cartpole --json")
@@ -315,6 +320,10 @@ def evaluate(
         Path | None,
         Option(metavar="FILE", help="Write the trajectories to an .npz or .csv file."),
     ] = None,
+    environment: Annotated[
+        str | None,
+        Option(metavar="NAME", help="In one of evaluation.environments, not that of training."),
+    ] = None,
     checkpoint: Checkpoint = None,
     seed: Annotated[
         int | None, Option(least=0, help="Seed of the episodes, instead of the run's.")
@@ -344,6 +353,7 @@ def evaluate(
         repeat=repeat,
         explore=explore,
         modules=modules or (),
+        environment=environment,
     )
 
 

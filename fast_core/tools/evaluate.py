@@ -45,6 +45,7 @@ def evaluate_run(
     repeat: bool = False,
     explore: bool = False,
     modules: Sequence[str] = (),
+    environment: str | None = None,
 ) -> int:
     """Play a run's policy and print the result as one JSON object.
 
@@ -64,6 +65,7 @@ def evaluate_run(
             comes out again.
         explore: Act as in training, with exploration.
         modules: What a policy's file may import, see `load_policy`.
+        environment: In which of ``evaluation.environments``; None for that of training.
 
     Returns:
         The exit status: 0, or 128 + signal number when interrupted.
@@ -82,7 +84,7 @@ def evaluate_run(
     video = video and video.absolute()  # user code may change the current folder
     mode: Mode | None = "human" if render else "rgb_array" if video is not None else None
     policy = load_as_in_a_node(path, checkpoint, modules)
-    setting = setting_of(policy, overrides=overrides or ())
+    setting = setting_of(policy, overrides=overrides or (), named=environment)
     with ExitStack() as stack:
         # Without anything to clean up, Ctrl-C ends the process at once.
         interrupts = stack.enter_context(Interrupts()) if mode is not None else None
@@ -108,15 +110,16 @@ def evaluate_run(
             if interrupts is not None and interrupts.count:
                 return interrupts.exit_code
             ended = shown.ended() if mode is not None else ""
-            if not ended and video is not None and time.monotonic() >= told_s + TELL_S:
+            if not ended and not render and time.monotonic() >= told_s + TELL_S:
                 ended = shown.progress()
-            if ended:  # drawing may take minutes
+            if ended:  # drawing may take minutes, and so may slow episodes
                 print(ended, file=sys.stderr, flush=True)
                 told_s = time.monotonic()
         if shown.video is not None:
             shown.video.finish()
         played = shown.playing.finish()
     how: dict[str, object] = {"seed": shown.playing.seed, "repeat": repeat, "explore": explore}
+    how |= {} if environment is None else {"environment": environment}
     files = {"video": video, "record": None if trajectories is None else trajectories.path}
     how |= {name: str(file) for name, file in files.items() if file is not None}
     write_result(json.dumps(_result(path, policy, played, how)))
@@ -192,9 +195,13 @@ class Shown:
         return f"episode {ended}: return {runner.returns[ended]:g}, {steps}"
 
     def progress(self) -> str:
-        """A line about the episode that is being drawn."""
-        episode, lengths = self._told, self.playing.runner.lengths
+        """A line about how far it is, or about the episode that is being drawn."""
+        runner = self.playing.runner
+        episode, lengths = self._told, runner.lengths
         last = len(lengths) - 1
+        if self._mode is None:
+            done = len(lengths) - runner.endings.count(None)
+            return f"{done} of {len(lengths)} episodes are over, {sum(lengths)} steps so far"
         return f"episode {episode} (the last is {last}): {lengths[episode]} steps so far"
 
     def restart(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from fast_core.tools.unwinding import unwinding
 def export_run(
     path: Path, file: Path, checkpoint: str | None = None, modules: Sequence[str] = ()
 ) -> int:
-    """Write a run's policy to a file and print a line about it.
+    """Write a run's policy to a file and print a line about it; what is done meanwhile, too.
 
     Args:
         path: Run directory, the folder of a name's runs, or a policy's file.
@@ -33,9 +34,14 @@ def export_run(
     # `fastloop` ends at once on these, which would leave what is being written.
     try:
         with unwinding():
-            exported = write(policy.config, policy.environment, policy.file.arrays(), target)
+            arrays = policy.file.arrays()
+            exported = write(policy.config, policy.environment, arrays, target, _tell)
     except KeyboardInterrupt as interrupt:
         return 128 + int(interrupt.args[0])
     which = f"policy {policy.origin.source}, version {policy.version}"
     write_result(f"wrote {file} ({which}): {exported.summary}")
     return 0
+
+
+def _tell(what: str) -> None:
+    print(f"{what} ...", file=sys.stderr, flush=True)

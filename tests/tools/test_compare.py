@@ -125,6 +125,18 @@ def test_steps_to_a_score(tmp_path: Path) -> None:
     assert "200  reached by 2 of 3" in table(comparison)
 
 
+def test_best_of_a_cost_is_its_lowest_if_that_is_said(tmp_path: Path) -> None:
+    for seed in range(3):
+        made_run(tmp_path, f"seed={seed}", values=[5.0, 1.0, 3.0], metric="eval_info/cost")
+    unsaid = compare([tmp_path], metric="eval_info/cost", score=4.0)
+    assert "highest" in table(unsaid) and "best" not in table(unsaid)
+    said = compare([tmp_path], metric="eval_info/cost", score=2.0, lower=True)
+    assert said.rows[0].best.mean == 1.0 and "lower is better" in table(said)
+    assert unsaid.rows[0].best.mean == 5.0
+    assert said.rows[0].steps_to != unsaid.rows[0].steps_to and "best" in table(said)
+    assert "best" in table(compare([tmp_path], metric="eval_info/cost", lower=True))
+
+
 def test_values_that_are_not_known_are_left_out(tmp_path: Path) -> None:
     made_run(tmp_path, values=[1.0, None, 50.0], quarantined={300: 0.5})
     comparison = compare([tmp_path])

@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.file import dumps, loads
 from fast_core.envs.evaluation import make_runner
 from fast_core.envs.video_file import as_frame
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed
@@ -126,6 +128,42 @@ def test_exploring_is_repeatable_and_differs(
     found = [evaluated(capsys, run, explore=True, seed=seed) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
     assert found[0]["return_mean"] != evaluated(capsys, run, seed=1)["return_mean"]
+
+
+def test_slow_evaluation_says_how_far_it_is(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "TELL_S", 0.0)
+    assert evaluate_run(run.path, None) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"0 of {EPISODES} episodes are over, {ENVS} steps so far"
+    assert told[-1].startswith(f"{EPISODES - 1} of ")
+    monkeypatch.setattr(evaluate, "TELL_S", 60.0)
+    assert evaluate_run(run.path, None) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_named_environment_is_played_in_by_its_name(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wet = "evaluation.environments.wet.frame_skip=2"
+    text = run.config.read_text()
+    run.write_config(dumps(loads(text, [wet], algorithm_config_type, source="run")))
+    there = evaluated(capsys, run, environment="wet")
+    assert there.pop("environment") == "wet"
+    assert there == evaluated(capsys, run, overrides=["environment.frame_skip=2"])
+    assert there != evaluated(capsys, run)
+    slower = [wet.replace("2", "3")]
+    assert (
+        evaluated(capsys, run, environment="wet", overrides=slower)["return_mean"]
+        == (evaluated(capsys, run, overrides=["environment.frame_skip=3"])["return_mean"])
+    )
+    with pytest.raises(ConfigError, match=r"changes nothing here.*in `environment`.*ment wet`"):
+        evaluate_run(run.path, None, overrides=slower)
+    with pytest.raises(ConfigError, match=r"no 'dry'\. It has 'wet'"):
+        evaluate_run(run.path, None, environment="dry")
+    dry = ["evaluation.environments.dry.frame_skip=2"]
+    assert evaluated(capsys, run, environment="dry", overrides=dry)["environment"] == "dry"
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,12 @@ def test_best_policy_or_a_checkpoint_is_written_and_a_line_about_it(
     obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     for checkpoint, which in ((None, "best, version 7"), ("newest", "newest, version 10")):
         assert export_run(run.path, Path("p.ts"), checkpoint) == 0
+        said = capsys.readouterr()
+        assert said.err.splitlines()[0] == "loading torch ..." and "writing p.ts" in said.err
         assert re.fullmatch(
             rf"wrote p\.ts \(policy {which}\): observation float32 \[batch, 4\] -> "
             r"action int64 \[batch\]; differences from the policy: none\n",
-            capsys.readouterr().out,
+            said.out,
         )
         wanted, _ = load_policy(run.path, checkpoint=checkpoint)(obs)
         assert choices(tmp_path / "p.ts", obs) == wanted.tolist()

@@ -25,7 +25,7 @@ class Row:
     Attributes:
         group: The runs.
         final: Statistics of their last values, or of those at the asked steps.
-        best: Statistics of their highest values up to there.
+        best: Statistics of their highest values up to there, or lowest if those are better.
         steps_to: Environment steps of each run to the score that was asked for, infinity where
             it was not reached; empty if none was asked for.
         curve: All runs that count on one axis.
@@ -53,6 +53,7 @@ class Comparison:
         score: The score whose steps were asked for.
         rows: One for each configuration.
         notes: What to know before believing it, a sentence each.
+        lower: Whether lower values are better.
     """
 
     metric: str
@@ -60,6 +61,7 @@ class Comparison:
     score: float | None
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    lower: bool = False
 
 
 def compare(
@@ -69,6 +71,7 @@ def compare(
     at: int | None = None,
     score: float | None = None,
     across: str | None = None,
+    lower: bool = False,
 ) -> Comparison:
     """Compare runs that differ in more than their seeds.
 
@@ -81,6 +84,7 @@ def compare(
         score: Count the environment steps to this value too.
         across: Take runs that differ in this key, such as ``environment.kwargs``, as one
             configuration too: values must be on one scale, and seeds are drawn within each.
+        lower: Take lower values for better, such as those of a cost.
 
     Raises:
         ConfigError: There are no runs, or no such metric or key.
@@ -90,10 +94,10 @@ def compare(
     limit = math.inf if at is None else at
     if across is not None and not any(m.stratum != "{}" for each in groups for m in each.members):
         raise ConfigError(f"these runs have no key {across!r} to compare across.")
-    rows = tuple(_row(each, limit, score) for each in groups)
+    rows = tuple(_row(each, limit, score, lower=lower) for each in groups)
     notes = _notes(groups, at)
     notes += [f"{path} can't be read and is left out: {why}" for path, why in unread]
-    return Comparison(chosen, at, score, rows, tuple(notes))
+    return Comparison(chosen, at, score, rows, tuple(notes), lower)
 
 
 def _measured(
@@ -120,16 +124,17 @@ def _measured(
     raise ConfigError(f"there is no metric {asked!r} in these {len(runs)} runs. {hint}")
 
 
-def _row(each: Group, limit: float, score: float | None) -> Row:
+def _row(each: Group, limit: float, score: float | None, *, lower: bool) -> Row:
     strata: dict[str, list[Series]] = {}
     for member in each.counted:
         strata.setdefault(member.stratum, []).append(member.series)
     series = [member.series for member in each.counted]
+    best = [[one.best(limit, lower=lower) for one in stratum] for stratum in strata.values()]
     return Row(
         each,
         statistics([[one.at(limit) for one in stratum] for stratum in strata.values()]),
-        statistics([[one.best(limit) for one in stratum] for stratum in strata.values()]),
-        () if score is None else tuple(one.steps_to(score) for one in series),
+        statistics(best),
+        () if score is None else tuple(one.steps_to(score, lower=lower) for one in series),
         band(series),
     )
 

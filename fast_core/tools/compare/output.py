@@ -95,13 +95,14 @@ def _json(comparison: Comparison) -> bytes:
         "metric": comparison.metric,
         "at": comparison.at,
         "score": comparison.score,
-        "configurations": [_json_row(row) for row in comparison.rows],
+        "lower": comparison.lower,
+        "configurations": [_json_row(row, comparison.lower) for row in comparison.rows],
         "notes": list(comparison.notes),
     }
     return msgspec.json.format(msgspec.json.encode(_finite(tree))) + b"\n"
 
 
-def _json_row(row: Row) -> dict[str, object]:
+def _json_row(row: Row, lower: bool) -> dict[str, object]:
     curve = row.curve
     return {
         "name": row.name,
@@ -115,7 +116,7 @@ def _json_row(row: Row) -> dict[str, object]:
                 "state": member.state.state,
                 "env_steps": member.state.env_steps,
                 "last": member.series.last,
-                "best": member.series.best(),
+                "best": member.series.best(lower=lower),
                 "left_out": member.left_out,
             }
             for member in row.group.members

@@ -21,11 +21,12 @@ def compare_and_show(
     at: int | None = None,
     score: float | None = None,
     across: str | None = None,
+    lower: bool = False,
 ) -> int:
     """Compare runs, print a table and write a file; returns the exit status."""
     if output is not None:
         files.check(output)
-    comparison = compare(paths, metric=metric, at=at, score=score, across=across)
+    comparison = compare(paths, metric=metric, at=at, score=score, across=across, lower=lower)
     write_result(table(comparison))
     if output is not None:
         files.write(comparison, output)
@@ -40,11 +41,15 @@ def table(comparison: Comparison) -> str:
         if comparison.at is None
         else f"at {count(comparison.at)} env steps"
     )
-    lines = [f"{printable(comparison.metric)} {where}", ""]
+    better = ", lower is better" if comparison.lower else ""
+    lines = [f"{printable(comparison.metric)} {where}{better}", ""]
     head = ("", "", "n", "mean", "std", "min", "max", "IQM", "95 % interval")
     cells: list[tuple[str, ...]] = [head]
+    # Of a return everybody knows which way is up; of other metrics only who says so.
+    known = comparison.lower or comparison.metric.endswith("return_mean")
+    best = "best" if known else "highest"
     for row in comparison.rows:
-        for label, stats in (("final", row.final), ("best", row.best)):
+        for label, stats in (("final", row.final), (best, row.best)):
             name = printable(row.name) if label == "final" else ""
             cells.append((name, label, *_cells(stats)))
     lines += _aligned(cells)
