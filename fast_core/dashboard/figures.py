@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from fast_core.dashboard.feed import Feed
@@ -70,7 +71,8 @@ def why_no_frames(run: RunFacts, own_page: str = "", *, died: bool = False) -> s
     served one whose process is gone.
     """
     if not run.running:
-        return "The run has ended: there are no frames of it any more."
+        where = shlex.quote(run.directory)
+        return f"The run has ended. `fastloop watch {where} --play` shows its policy play."
     if own_page:
         return f"Its frames are on the page that the run itself serves: {own_page}"
     why = "The run was started without --dashboard."

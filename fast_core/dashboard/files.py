@@ -77,6 +77,9 @@ class RunOnFile:
             pass
         return None
 
+    def check(self) -> None:
+        """See whether there is more to come; of files there always may be."""
+
     def hello(self) -> Hello:
         """What the run is, and its history."""
         served = now_served(self._run.dashboard)

@@ -164,11 +164,14 @@ def watch(
         str, Option(metavar="ADDRESS", help="Address to serve at; others need a token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, Option("--open", help="Show it in a browser.")] = False,
+    plays: Annotated[
+        bool, Option("--play", help="Let the policy of a run that has ended play there.")
+    ] = False,
 ) -> int:
     """Show a run, going on or ended, or all runs of a folder on a page in the browser."""
     from fast_core.tools.watch import watch as show
 
-    return show(path, host=host, port=port, opens=opens)
+    return show(path, host=host, port=port, opens=opens, plays=plays)
 
 
 @program.command(

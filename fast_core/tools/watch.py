@@ -6,6 +6,7 @@ import contextlib
 import html
 import os
 import select
+import shlex
 import socket
 import sys
 import tempfile
@@ -13,9 +14,11 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fast_core.config import DashboardConfig
+from fast_core.errors import ConfigError
 from fast_core.launcher.control.client import short
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
@@ -26,19 +29,27 @@ from fast_core.screens.served import Served, now_served
 from fast_core.system.surroundings import expanded, write_result
 from fast_core.system.text import harmless
 
+if TYPE_CHECKING:
+    from fast_core.dashboard.files import RunOnFile
+    from fast_core.policy.policy import Policy
+
 LOOK_S = 1.0
 OPENS_S = 5.0  # that a browser takes to begin
 
 
-def watch(path: Path, *, host: str, port: int | None, opens: bool) -> int:
+def watch(path: Path, *, host: str, port: int | None, opens: bool, plays: bool = False) -> int:
     """Show the run at a path, or all runs of a folder; until Ctrl-C.
+
+    With ``plays`` the policy of a run that has ended plays there.
 
     Raises:
         ConfigError: There is neither, or a page can't be served.
     """
     folder = folder_at(path)
     if folder is None:
-        return watch_run(path, host=host, port=port, opens=opens)
+        return watch_run(path, host=host, port=port, opens=opens, plays=plays)
+    if plays:
+        raise ConfigError(f"--play shows the policy of one run; {str(path)!r} is a folder of runs.")
     return watch_folder(folder, host=host, port=port, opens=opens)
 
 
@@ -80,7 +91,7 @@ def watch_folder(folder: Path, *, host: str, port: int | None, opens: bool) -> i
     return 0
 
 
-def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
+def watch_run(path: Path, *, host: str, port: int | None, opens: bool, plays: bool = False) -> int:
     """Print where the page of a run is, and serve it where the run does not; until Ctrl-C.
 
     Raises:
@@ -94,23 +105,53 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool) -> int:
             with shown(served):
                 time.sleep(OPENS_S)
         return 0
-    page = _page(host, port)
+    page, policy = _page(host, port), _policy(run) if plays else None
     # here, because they import what the page is served with
     from fast_core.dashboard.files import RunOnFile
     from fast_core.dashboard.server import PageServer
     from fast_core.dashboard.serving import listen
 
     with Interrupts() as interrupts:
-        listening, source, made = listen(page.host, page.port), RunOnFile(run), made_token()
+        listening, made = listen(page.host, page.port), made_token()
+        source = RunOnFile(run) if policy is None else _played(run, policy)
         server = PageServer(source, listening, page.host, token=token() or made, warn=_warn)
         try:
             write_result(f"{short(run.path)} {'goes on' if source.facts.running else 'has ended'}")
-            write_result(source.hello().why_no_frames)
+            write_result(source.hello().why_no_frames or "its policy plays while somebody looks")
             served = Served(server.url, server.port, os.getpid(), made)
-            stay(served, page.port, server.check, interrupts, opens=opens)
+
+            def check() -> None:
+                server.check()
+                source.check()
+
+            stay(served, page.port, check, interrupts, opens=opens)
         finally:
             server.close("it is not watched any more")
     return 0
+
+
+def _policy(run: RunDirectory) -> Policy:
+    """The policy of a run that has ended.
+
+    Raises:
+        FastLoopError: It goes on, or has none.
+    """
+    if holder(run.lock_file) is not None:
+        raise ConfigError(
+            f"--play is for a run that has ended, and {short(run.path)} goes on. Leave it out, or "
+            f"end the run (`fastloop stop {shlex.quote(short(run.path))}`)."
+        )
+    # here, because it imports environments, as what follows
+    from fast_core.tools.evaluate import load_as_in_a_node
+
+    return load_as_in_a_node(run.path, None)
+
+
+def _played(run: RunDirectory, policy: Policy) -> RunOnFile:
+    from fast_core.dashboard.played import PlayedRun
+    from fast_core.policy.evaluation import setting_of
+
+    return PlayedRun(run, policy, setting_of(policy))
 
 
 def stay(

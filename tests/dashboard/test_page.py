@@ -339,6 +339,21 @@ def test_end_and_missing_frames_are_said(run: Run, stub: Stub, visit: Visiting) 
 
 
 @slow
+def test_ended_run_whose_policy_plays_has_screens_that_run(
+    run: Run, stub: Stub, visit: Visiting
+) -> None:
+    run.outcome = "finished: solved"
+    page = live(visit, stub)
+    assert page.text("#phase") == "ended"
+    assert "finished: solved\nHere its policy plays" in page.text("#banner")
+    page.until(lambda: "running" in page.text("[data-tile='0'] .state"), "it plays")
+    assert page.page.locator(".timeline").is_hidden()
+    page.page.keyboard.press("Enter")
+    page.page.locator("#large-obs canvas[data-drawn]").wait_for()
+    assert page.page.locator(".insight").is_hidden()
+
+
+@slow
 def test_tile_without_a_picture_says_what_it_waits_for(
     run: Run, stub: Stub, visit: Visiting
 ) -> None:

@@ -135,6 +135,23 @@ def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
 
 
 @pytest.mark.slow
+def test_policy_of_an_ended_run_plays_on_its_page(workplace: Workplace) -> None:
+    launched = workplace.launch("mode=inline", "stop.env_steps=64", config=CONFIG)
+    assert launched.wait(60) == 0, launched.screen
+    shown = watch(workplace, launched, "--play")
+    eventually(lambda: "until Ctrl-C" in shown.screen, "a page")
+    ((port, token),) = re.findall(r":(\d+)/\?token=(\S+)", shown.screen)
+    headers = {"Authorization": f"Bearer {token}"}
+    with connect(f"ws://127.0.0.1:{port}/ws", additional_headers=headers) as link:
+        link.send('{"type": "watch", "tiles": [0, 7], "fps": 20, "mode": "rgb"}')
+        seen = [picture_of(link) for _ in range(2)]
+    assert {tile for _, tile, *_ in seen} == {0, 7} and {kind for kind, *_ in seen} == {1}
+    shown.signal(signal.SIGINT)
+    assert shown.wait(30) == 0
+    shown.assert_gone()
+
+
+@pytest.mark.slow
 def test_run_in_one_process_says_where_its_page_is(workplace: Workplace) -> None:
     launched = workplace.launch("mode=inline", config={**CONFIG, "dashboard": PAGE})
     assert launched.wait(60) == 0, launched.screen
@@ -143,6 +160,6 @@ def test_run_in_one_process_says_where_its_page_is(workplace: Workplace) -> None
     launched.assert_gone()
 
 
-def watch(workplace: Workplace, launched: Launched) -> Launched:
-    arguments = ["-m", "fast_core.cli", "watch", str(launched.run), "--port", "0"]
+def watch(workplace: Workplace, launched: Launched, *options: str) -> Launched:
+    arguments = ["-m", "fast_core.cli", "watch", str(launched.run), "--port", "0", *options]
     return workplace.start(arguments, home=launched.home)

@@ -46,6 +46,18 @@ def test_nothing_is_refused_as_a_run_is(tmp_path: Path) -> None:
         watch(tmp_path / "runs", host="127.0.0.1", port=0, opens=False)
 
 
+def test_policy_of_a_run_that_goes_on_or_of_a_folder_plays_nowhere(tmp_path: Path) -> None:
+    run = RunDirectory(made_run(tmp_path, outcome=None))
+    with (
+        closing(run.lock()),
+        pytest.raises(ConfigError, match="--play is for a run that has ended"),
+    ):
+        watch(run.path, host="127.0.0.1", port=0, opens=False, plays=True)
+    made_run(tmp_path, "seed=1")
+    with pytest.raises(ConfigError, match="a folder of runs"):
+        watch(tmp_path, host="127.0.0.1", port=0, opens=False, plays=True)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_page_that_a_run_serves_itself_is_found_at_its_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str

@@ -86,6 +86,8 @@ function hello(message) {
   const other = page.run.directory !== undefined && page.run.directory !== message.run.directory;
   Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "", enlarged: null });
   if (other) forget();
+  page.played = message.frames && !message.run.running; // its policy plays anew
+  document.body.classList.toggle("played", page.played);
   history.replace(message.history ?? {});
   if (message.events?.length) {
     find("events").replaceChildren();
@@ -147,7 +149,7 @@ function now(message) {
   put(find("lag-mean"), number(async.lag_mean));
   put(find("lag-max"), count(async.lag_max));
   if (page.paused) return;
-  const over = page.ended !== null && message.tiles;
+  const over = page.ended !== null && message.tiles && !(page.played && connection.live);
   grid.update(over ? { ...message, tiles: message.tiles.map((tile) => ({ ...tile, state: "ended" })) } : message);
   large.update();
   timeline.add(message.nodes ?? [], performance.now());
@@ -188,7 +190,8 @@ function end(text, aloud = true) {
 
 /** How the run ended, and where it can be seen once its server is gone. */
 function endText() {
-  const text = page.ended ? `${say("ended")}: ${page.ended}` : say("ended");
+  const ended = page.ended ? `${say("ended")}: ${page.ended}` : say("ended");
+  const text = page.played && !page.lost ? `${ended}\n${say("plays")}` : ended;
   return page.lost && page.run.directory ? `${text}\n${say("watch_again", { command: `fastloop watch ${page.run.directory}` })}` : text;
 }
 

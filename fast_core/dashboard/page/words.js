@@ -125,6 +125,7 @@ const WORDS = {
   env_nodes: ["env nodes", "环境节点"],
   learner: ["learner", "学习器"],
   ended: ["The run has ended", "运行已结束"],
+  plays: ["Here its policy plays, without exploration.", "此处由其策略进行游玩（无探索）。"],
   said_ended: ["The run has ended: {why}", "运行已结束：{why}"],
   watch_again: ["The server has ended with it. To see it again: {command}", "服务器已随之结束。再次查看：{command}"],
   no_frames: ["No pictures of this run", "此运行没有画面"],
