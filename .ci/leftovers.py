@@ -35,6 +35,12 @@ def sockets() -> set[str]:
     return {str(path) for path in paths if path.is_socket()}
 
 
+def bound() -> set[str]:
+    """Socket files on which somebody still listens: others, once every child is gone."""
+    lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+    return {words[7] for line in lines if len(words := line.split(maxsplit=7)) == 8}
+
+
 def children() -> list[int]:
     """Child processes that still run; those that ended are reaped."""
     while True:
@@ -75,7 +81,9 @@ def main() -> int:
     for pid in children():
         os.kill(pid, signal.SIGKILL)
     left += [f"shared memory {SHARED_MEMORY / name}" for name in shared_memory() - entries]
-    left += [f"socket {path}" for path in sockets() - files]
+    new, others = sockets() - files, bound()
+    mine = (path for path in new if os.path.realpath(path) not in others)
+    left += [f"socket {path}" for path in mine if Path(path).is_socket()]
     for what in left:
         print(f"left behind: {what}", file=sys.stderr)
     return status or int(bool(left))
