@@ -238,7 +238,7 @@ class Overview:
 
     def _read(self, path: Path, *, running: bool) -> tuple[RunRow, Configuration | None]:
         run, name = RunDirectory(path), path.relative_to(self.folder).as_posix()
-        began = None if run.stamp is None else run.stamp.timestamp()
+        began = None if (made := run.began) is None else made.timestamp()
         row = RunRow(
             id=_id(name),
             name=encodable(path.name if name == "." else name),

@@ -51,6 +51,7 @@ from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
+from fast_core.run.run_state import no_checkpoint
 from fast_core.screens.access import check_page
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
@@ -107,7 +108,7 @@ def launch(
         stack.callback(progress.close)
         continuation = None
         if resume_from is not None:
-            source = RunDirectory.open(resume_from)
+            source = RunDirectory.open(resume_from, no_checkpoint)
         run = RunDirectory.create(config.directory, config.name, datetime.now(), config.seed)
         try:
             stack.callback(_lock(run, progress).close)
@@ -171,7 +172,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         interrupts = stack.enter_context(Interrupts())
         progress = make_progress(sys.stdout)
         stack.callback(progress.close)
-        found = RunDirectory.open(run)
+        found = RunDirectory.open(run, no_checkpoint)
         stack.callback(_lock(found, progress).close)
         config = load_run_config(found, overrides)
         _check_place(config, found)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import re
 import shutil
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from fast_core.errors import ConfigError
+from fast_core.monitor.figures import printable
 from fast_core.monitor.run_lock import RunLock
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
@@ -22,6 +25,7 @@ from fast_core.system.surroundings import expanded
 
 _STAMP_FORMAT = "%Y-%m-%d_%H-%M-%S"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_seed\d+)?(?:_(\d+))?")
+_BEGAN = "began.txt"
 _FIRST_YEAR = 2000  # a run of before is none of ours, and may have no Unix time
 _NAMED = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?P<name>:[^\W\d][\w./-]*)?")
 _UNSAFE = re.compile(r"[^\w.\-]")
@@ -63,6 +67,7 @@ class RunDirectory:
             run._made += [run.path.parent.parent] if fresh else []
             for folder in (run.checkpoints, run.tensorboard, run.logs):
                 folder.mkdir()
+            (run.path / _BEGAN).write_text(f"{now.astimezone(UTC).isoformat()}\n")
         except OSError as error:
             if run is not None:
                 run.remove()
@@ -73,11 +78,16 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDirectory:
+    def open(
+        cls, path: str | Path, lacks: Callable[[RunDirectory], str] = lambda run: ""
+    ) -> RunDirectory:
         """Find an existing run.
 
         Args:
             path: The run's folder, or ``<directory>/<name>``, which means its newest run.
+            lacks: What a run lacks of what is asked for, in words; empty if nothing. Newer runs
+                that lack something are passed over, which is told; where all do, the newest is
+                taken.
 
         Raises:
             ConfigError: There is no run; the message names what was found instead.
@@ -87,9 +97,9 @@ class RunDirectory:
             raise ConfigError(f"no run at {str(path)!r}: {_why_no_folder(given)}")
         if (given / "config.yaml").is_file():
             return cls(given)
-        runs = [run for run in runs_in(given) if (run / "config.yaml").is_file()]
+        runs = [cls(run) for run in runs_in(given) if (run / "config.yaml").is_file()]
         if runs:
-            return cls(runs[-1])
+            return _newest(runs, lacks)
         raise ConfigError(
             f"no run at {str(path)!r}: a run directory has a config.yaml, "
             f"but this folder holds {listing(given)}. Name a run directory or <directory>/<name>."
@@ -222,8 +232,19 @@ class RunDirectory:
         return self.path / "dashboard.json"
 
     @property
-    def stamp(self) -> datetime | None:
-        """When it was made; None if the folder was renamed."""
+    def began(self) -> datetime | None:
+        """When it was made, in UTC; None where nothing says it.
+
+        Runs of before have it in their names alone, in the local time of where they were made.
+        """
+        with contextlib.suppress(OSError, ValueError, OverflowError):
+            made = datetime.fromisoformat(read_regular(self.path / _BEGAN, 99).decode().strip())
+            if made.tzinfo is not None:
+                return made.astimezone(UTC)
+        stamp = self._stamp()
+        return None if stamp is None else stamp.astimezone(UTC)
+
+    def _stamp(self) -> datetime | None:
         match = _STAMP.fullmatch(self.path.name)
         if match is None:
             return None
@@ -276,13 +297,38 @@ def named_as_run(name: str) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Folders named like runs, oldest first."""
+    """Folders named like runs, oldest first: by when they were made, not by their names.
+
+    A name has the local time of where it was made, which is another in the next zone, and comes
+    twice in the hour in which clocks are set back.
+    """
     found = []
     for child in folder.iterdir():
         match = _STAMP.fullmatch(child.name)
         if match is not None and child.is_dir():
-            found.append((match[1], int(match[2] or 1), child))
-    return [child for _, _, child in sorted(found)]
+            began = RunDirectory(child).began
+            seconds = -math.inf if began is None else began.timestamp()
+            found.append((seconds, match[1], int(match[2] or 1), child))
+    return [child for *_, child in sorted(found)]
+
+
+def _newest(runs: Sequence[RunDirectory], lacks: Callable[[RunDirectory], str]) -> RunDirectory:
+    """The last one that lacks nothing, else the last one."""
+    passed_over: list[str] = []
+    for run in reversed(runs):
+        if not (lack := lacks(run)):
+            break
+        passed_over.append(f"{run.path.name} has {lack}")
+    else:
+        return runs[-1]
+    if passed_over:
+        shown = "; ".join(passed_over[:_SHOWN])
+        more = len(passed_over) - _SHOWN
+        shown += f"; and {more} more" if more > 0 else ""
+        _logger.warning(
+            "%s", printable(f"{run.path} is taken; newer runs are passed over: {shown}")
+        )
+    return run
 
 
 def _why_no_folder(path: Path) -> str:

@@ -116,10 +116,25 @@ def _of_folder(path: Path, checkpoint: str | None) -> tuple[PolicyFile, Path, st
         if checkpoint is not None:
             raise ConfigError(f"checkpoint={checkpoint!r} needs a run's directory; {path} is none")
         path, checkpoint = path.parent.parent, path.name
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(path, lambda run: _lacks(run, checkpoint))
     run.look_where_it_began()
     file = _chosen(run, checkpoint)
     return file, run.path, f"of {run.path}"
+
+
+def _lacks(run: RunDirectory, checkpoint: str | None) -> str:
+    """What a run lacks whose policy is asked for; see `RunDirectory.open`."""
+    bests, names = _bests(run), complete_names(run.checkpoints)
+    if checkpoint in (None, NEWEST):
+        found = bool(names) or (checkpoint is None and BEST in bests)
+    else:
+        found = Path(str(checkpoint)).name in {*bests, *names}
+    if found:
+        return ""
+    # here, because it imports YAML, which a policy file does without
+    from fast_core.run.run_state import standing
+
+    return f"no policy{'' if checkpoint is None else f' {checkpoint!r}'} ({standing(run)})"
 
 
 def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:

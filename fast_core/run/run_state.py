@@ -29,6 +29,7 @@ QUARANTINED = "eval/quarantined_share"
 _TAIL_BYTES = 1 << 16
 _MOST_BYTES = 1 << 24  # of metrics that are looked through for the best evaluation
 _CAUSE = 300
+_STANDING = 120
 
 State = Literal["running", "finished", "failed", "interrupted"]
 
@@ -48,7 +49,7 @@ class RunState:
         algorithm: Name of the algorithm; empty while it is unknown, as the next two.
         environment: Id of the environment.
         seed: The run's seed.
-        began: When the directory was made.
+        began: When the directory was made, UTC.
         env_steps: Environment steps trained on.
         time_s: Seconds of training.
         best: Mean return of the best evaluation.
@@ -102,7 +103,7 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
         algorithm=algorithm,
         environment=environment,
         seed=seed,
-        began=run.stamp,
+        began=run.began,
         env_steps=env_steps if isinstance(env_steps, int) else row.env_steps if row else 0,
         time_s=row.time_s if row else 0.0,
         best=float(summed) if isinstance(summed, int | float) else best,
@@ -110,6 +111,27 @@ def read_state(path: Path, most_bytes: int = _MOST_BYTES) -> RunState:
         checkpoint=names[-1] if names else "",
         comebacks=comebacks if isinstance(comebacks, int) else 0,
     )
+
+
+def standing(run: RunDirectory) -> str:
+    """How a run stands, in a few words."""
+    state = read_state(run.path, _TAIL_BYTES)
+    return cut(f"{state.state}: {state.text}" if state.text else state.state, _STANDING)
+
+
+def no_checkpoint(run: RunDirectory) -> str:
+    """What a run lacks that is to be gone on with; see `RunDirectory.open`.
+
+    One that goes on lacks nothing: that it does is what is to be said.
+    """
+    if holder(run.lock_file) is not None or complete_names(run.checkpoints):
+        return ""
+    return f"no checkpoint ({standing(run)})"
+
+
+def not_running(run: RunDirectory) -> str:
+    """Likewise of a run that is to be asked for something."""
+    return "" if holder(run.lock_file) is not None else f"no process ({standing(run)})"
 
 
 def find_runs(folder: Path, depth: int = 4) -> Iterator[Path]:

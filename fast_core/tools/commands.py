@@ -149,8 +149,11 @@ def resume(
     if port is not None and not dashboard:
         from fast_core.launcher.run import load_run_config
         from fast_core.monitor.run_directory import RunDirectory
+        from fast_core.run.run_state import no_checkpoint
 
-        _check_port(port, load_run_config(RunDirectory.open(run), overrides))
+        found = RunDirectory.open(run, no_checkpoint)
+        run = found.path
+        _check_port(port, load_run_config(found, overrides))
     from fast_core.launcher import resume as resume_run
 
     return _end(resume_run(run, overrides))

@@ -16,7 +16,7 @@ from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
 from fast_core.launcher.control.opening import SOCKET
 from fast_core.monitor.figures import UNKNOWN, count, duration, printable
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.run_state import read_state
+from fast_core.run.run_state import not_running, read_state
 from fast_core.system import remains
 from fast_core.system.owner import is_dead, this_process
 from fast_core.system.process_state import is_stopped
@@ -128,7 +128,7 @@ def _cells(run: Running) -> tuple[str, ...]:
 
 def stop_run(path: Path, *, wait: bool) -> int:
     """End a run in order and say what became of it; returns the exit status."""
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(path, not_running)
     client.stop(run, wait=wait)
     if not wait:
         write_result(f"{client.short(run.path)} ends")
@@ -143,7 +143,7 @@ def stop_run(path: Path, *, wait: bool) -> int:
 
 def scale_run(path: Path, changes: list[str], *, wait: bool) -> int:
     """Have nodes come or go in a run, one kind after the other; returns the exit status."""
-    run, requests = RunDirectory.open(path), [read_scale(text) for text in changes]
+    run, requests = RunDirectory.open(path, not_running), [read_scale(text) for text in changes]
     for request in requests:
         answer = client.scale(run, request, wait=wait)
         write_result(f"{client.short(run.path)}: {answer.text}")
@@ -174,7 +174,7 @@ def read_scale(text: str) -> ScaleRequest:
 
 def save_run(path: Path, *, wait: bool) -> int:
     """Have a run write a checkpoint and say where it is; returns the exit status."""
-    run, begun_s = RunDirectory.open(path), time.monotonic()
+    run, begun_s = RunDirectory.open(path, not_running), time.monotonic()
     answer = client.save(run, wait=wait)
     if answer.path:
         note = f" ({answer.text})" if answer.text else f" ({time.monotonic() - begun_s:.1f} s)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from fast_core.system.surroundings import expanded, write_result
 
 DEFAULT = Path("runs")
 _TEXT = 60
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def list_runs(folder: Path = DEFAULT) -> list[RunState]:
@@ -30,7 +31,7 @@ def list_runs(folder: Path = DEFAULT) -> list[RunState]:
             "`directory` named."
         )
     states = [read_state(run) for run in find_runs(path)]
-    return sorted(states, key=lambda run: (run.began or datetime.min, str(run.path)), reverse=True)
+    return sorted(states, key=lambda run: (run.began or _NEVER, str(run.path)), reverse=True)
 
 
 def show_runs(folder: Path = DEFAULT, *, as_json: bool = False) -> int:

@@ -17,6 +17,7 @@ from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.replay.files import STATE_FILE, KeptRows, holds_rows, restore_state, rows_file
 from fast_core.run.checkpoint_files import check, complete_names
+from fast_core.run.run_state import standing
 from fast_core.system.regular_file import open_regular
 from fast_core.system.surroundings import write_result
 from fast_core.system.text import error_text
@@ -42,7 +43,7 @@ def show_replay(path: Path, checkpoint: str | None = None, top: int = 10) -> int
     Raises:
         FastLoopError: There is no such checkpoint, it holds no replay, or it is damaged.
     """
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(path, lambda run: _lacks(run, checkpoint))
     directory = _choose(run, checkpoint)
     manifest = check(directory, only=(STATE_FILE,))
     state = restore_state(directory)
@@ -155,6 +156,15 @@ class Figures:
             "return_min": min(returns, default=None),
             "return_max": max(returns, default=None),
         }
+
+
+def _lacks(run: RunDirectory, checkpoint: str | None) -> str:
+    """What it lacks to be looked at; see `RunDirectory.open`."""
+    try:
+        _choose(run, checkpoint)
+    except CheckpointError:
+        return f"no such replay ({standing(run)})"
+    return ""
 
 
 def _choose(run: RunDirectory, checkpoint: str | None) -> Path:

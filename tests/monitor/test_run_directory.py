@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import datetime
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ def test_create_makes_the_folder_named_after_the_time(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "runs", "cartpole", NOON, seed=7)
     assert run.path == tmp_path / "runs" / "cartpole" / "2025-03-09_12-00-05_seed7"
     assert sorted(child.name for child in run.path.iterdir()) == [
+        "began.txt",
         "checkpoints",
         "logs",
         "tensorboard",
@@ -104,7 +107,8 @@ def test_write_config_replaces_the_whole_file(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     run.write_config("seed: 1\n")
     assert run.config.read_text() == "seed: 1\n"
-    assert [child.name for child in run.path.iterdir() if child.is_file()] == ["config.yaml"]
+    files = sorted(child.name for child in run.path.iterdir() if child.is_file())
+    assert files == ["began.txt", "config.yaml"]
 
 
 def test_modules_are_found_where_any_part_of_the_run_did_and_there_last(
@@ -187,3 +191,66 @@ def test_what_cannot_be_looked_at_is_passed_over(
         run.config.write_text(config)
         run.look_where_it_began()
     assert not caplog.records
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    def local_time_is(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield local_time_is
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "later_s"),
+    [("Asia/Tokyo", "America/New_York", 60), ("Europe/Berlin", "Europe/Berlin", 2400)],
+)
+def test_newest_run_is_that_which_began_last_whatever_clocks_said(
+    tmp_path: Path, zone: Callable[[str], None], first: str, second: str, later_s: int
+) -> None:
+    # Half past two in Berlin, where three o'clock is two o'clock again: ten past comes after it.
+    now = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
+    runs = []
+    for name, at in ((first, now), (second, now + later_s)):
+        zone(name)
+        runs.append(RunDirectory.create(tmp_path, "x", datetime.fromtimestamp(at)))
+        runs[-1].write_config("")
+    early, late = runs
+    assert late.path.name < early.path.name
+    for name in ("UTC", first, second):
+        zone(name)
+        assert RunDirectory.open(tmp_path / "x").path == late.path
+        assert late.began == datetime.fromtimestamp(now + later_s, UTC)
+
+
+def test_run_of_before_began_when_its_name_says(
+    tmp_path: Path, zone: Callable[[str], None]
+) -> None:
+    zone("Asia/Tokyo")
+    run = make_run(tmp_path)
+    for nothing in (b"", b"now\n", b"2026-01-01T00:00:00\n", b"\xff" * 200):
+        (run.path / "began.txt").write_bytes(nothing)
+        assert run.began == NOON.astimezone(UTC)
+    (run.path / "began.txt").unlink()
+    assert run.began == NOON.astimezone(UTC)
+    assert RunDirectory(run.path.rename(tmp_path / "renamed")).began is None
+
+
+def test_newer_runs_that_lack_what_is_asked_for_are_passed_over_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [make_run(tmp_path, now=NOON + timedelta(minutes=minute)) for minute in range(3)]
+    for run in runs:
+        run.write_config("")
+    lacking = {runs[1].path: "no rows", runs[2].path: "no\x1b[2J rows"}
+    found = RunDirectory.open(tmp_path / "cartpole", lambda run: lacking.get(run.path, ""))
+    assert found.path == runs[0].path
+    (said,) = caplog.messages
+    assert said == (
+        f"{runs[0].path} is taken; newer runs are passed over: {runs[2].path.name} has no�[2J "
+        f"rows; {runs[1].path.name} has no rows"
+    )
+    assert RunDirectory.open(tmp_path / "cartpole", lambda run: "nothing").path == runs[2].path

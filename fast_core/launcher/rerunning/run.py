@@ -54,7 +54,7 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         FastLoopError: It was not recorded, the machine or its libraries compute otherwise, or
             something came out otherwise than recorded.
     """
-    found = RunDirectory.open(path)
+    found = RunDirectory.open(path, lambda run: "" if parts(run.path) else "no recorded schedule")
     update = _update(until)
     recorded = parts(found.path)
     if not recorded:

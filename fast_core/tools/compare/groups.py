@@ -143,9 +143,7 @@ def _why_left_out(state: RunState, series: Series, at: int | None) -> str:
 
 def _newest_of_each_seed(members: Sequence[Member]) -> tuple[Member, ...]:
     """The same seed twice is one sample: the newest run counts that can."""
-    ordered = sorted(
-        members, key=lambda m: (m.seed, not m.left_out, m.state.path.name), reverse=True
-    )
+    ordered = sorted(members, key=lambda m: (m.seed, not m.left_out, _age(m)), reverse=True)
     kept: list[Member] = []
     for member in ordered:
         if not member.left_out and any(
@@ -153,4 +151,9 @@ def _newest_of_each_seed(members: Sequence[Member]) -> tuple[Member, ...]:
         ):
             member = replace(member, left_out="seed counted already")
         kept.append(member)
-    return tuple(sorted(kept, key=lambda m: (m.seed, bool(m.left_out), m.state.path.name)))
+    return tuple(sorted(kept, key=lambda m: (m.seed, bool(m.left_out), _age(m))))
+
+
+def _age(member: Member) -> tuple[float, str]:
+    began = member.state.began
+    return 0.0 if began is None else began.timestamp(), member.state.path.name
