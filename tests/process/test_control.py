@@ -53,7 +53,8 @@ def test_run_is_listed_saved_and_stopped_from_another_terminal(
     run = str(launched.run.relative_to(launched.home))
     os.kill(launched.pid, signal.SIGSTOP)
     eventually(lambda: is_stopped(launched.pid), "stopped")
-    assert f"{run}  stopped  {launched.pid}" in said(workplace, launched, "ps")
+    lines = [line.split() for line in said(workplace, launched, "ps").splitlines()]
+    assert [run, "stopped", str(launched.pid)] in [line[:3] for line in lines]
     assert f"`kill -CONT {launched.pid}`" in said(workplace, launched, "stop", run, status=2)
     os.kill(launched.pid, signal.SIGCONT)
 
