@@ -35,7 +35,13 @@ def start(
     return subprocess.Popen(
         [PYTHON, "-m", "fast_core.cli", "lightzero", *options, str(script), *its],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(folder),
+            "COLUMNS": "200",  # its log breaks lines anywhere
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
