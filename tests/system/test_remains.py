@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.cli import WRONG_USE, main
+from fast_core.cli import main
 from fast_core.system import remains
 from fast_core.system.owner import Owner, this_process
 from fast_core.tools.doctor import check_private_folder
@@ -43,7 +43,7 @@ def test_run_without_any_place_for_its_folder_says_what_to_set(
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     launch = ["launch", "ppo_cartpole", f"directory={tmp_path}/runs"]
     for command in (launch, [*launch, "--inline"]):
-        assert main(command) == WRONG_USE
+        assert main(command) == 2
         said = capsys.readouterr().err
         assert "a run needs a folder for its sockets" in said and "Set TMPDIR" in said
         assert list(tmp_path.iterdir()) == []
