@@ -99,8 +99,8 @@ def write(
     path = check_target(path)
     if find_spec("torch") is None:
         raise ExportError(
-            f"a {path.suffix} file is made with torch, which is not installed. Run `pip install "
-            "torch`; a policy itself acts without."
+            f"a {path.suffix} file is made with torch, which is not installed. Run "
+            "`pip install torch`; a policy itself acts without."
         )
     tell("loading torch")  # which takes a second or two
     from fast_core.export.formats import FORMATS, Job, UnknownOperation
