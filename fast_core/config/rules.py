@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, SchedulerConfig
 
 MOST_STEPS = 1000
+MOST_SHARDS = 16_384  # each process lays out memory for as many env nodes
 NAME_LENGTH = 200
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
@@ -216,6 +217,15 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
         config.rollout.shards,
         config.policy.placement,
     )
+    if shards > MOST_SHARDS:
+        envs = -(-config.envs // MOST_SHARDS)
+        yield Problem(
+            "rollout.shards",
+            f"must be at most {MOST_SHARDS}: what a shard costs, it costs in each process",
+            repr(shards),
+            f"Put more environments into each: with rollout.envs_per_shard {envs} it may be "
+            f"{-(-config.envs // envs)}.",
+        )
     if placement != "env" and config.nodes.policy.count > shards:
         yield Problem(
             "nodes.policy.count",

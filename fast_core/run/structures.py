@@ -64,12 +64,13 @@ GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
-    for name in plan.names.possible:
+    possible, absent = plan.names.possible, frozenset(plan.names.absent)
+    for name in possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
         yield Structure(f"doorbell/{name}", Doorbell, (), ANYONE, late)
-        kept = SPARE_SPANS_KEPT if name in plan.names.absent else SPANS_KEPT
+        kept = SPARE_SPANS_KEPT if name in absent else SPANS_KEPT
         yield Structure(f"spans/{name}", Ring, (kept, SPAN.size), name, "published spans")
-    for name in plan.names.possible:
+    for name in possible:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
         yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
@@ -77,8 +78,7 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
     if plan.evaluates:
         yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
-    for shard in range(plan.config.rollout.shards):
-        yield from _of_shard(plan, shard)
+    yield from _of_shards(plan)
     if plan.replays:
         yield from _of_batches(plan)
         if plan.keeps_replay:
@@ -89,32 +89,37 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
     yield from plan.own
 
 
-def _of_shard(plan: RunPlan, shard: int) -> Iterator[Structure]:
-    """Where the experience of a shard goes, and what its groups and their policy node say."""
+def _of_shards(plan: RunPlan) -> Iterator[Structure]:
+    """Where the experience of each goes, and what its groups and their policy node say.
+
+    There may be many, so what is the same of all is worked out once.
+    """
     envs = plan.config.rollout.envs_per_shard
+    rows = [len(plan.group_envs(group)) for group in range(plan.groups)]
     if plan.replays:
-        shape = replay_columns(plan), rows_per_log(plan), envs, rows_in_reserve(plan)
-        left = "at most one open step of each environment, which no window or stack crosses"
-        yield Structure(f"replay/{shard}", ReplayLog, shape, EXECUTOR, left, (REPLAY,))
+        logged = replay_columns(plan), rows_per_log(plan), envs, rows_in_reserve(plan)
     else:
-        slots = slots_per_shard(plan), plan.config.steps, envs
-        left = "an open slot, which nobody reads, or a rollout not reported, which is ordered anew"
-        name, fields = f"rollouts/{shard}", rollout_fields(plan)
-        yield Structure(name, RolloutStore, (fields, *slots), EXECUTOR, left, (STAGES,))
-    for group in range(plan.groups):
-        name, rows = f"{shard}.{group}", len(plan.group_envs(group))
-        words = (progress_words(rows),)
-        left = "the last position, for the crash report, and what was begun, for its successor"
-        yield Structure(f"progress/{name}", Trace, words, EXECUTOR, left)
-        if plan.policy_nodes:
-            asked = Request, request_fields(plan), rows
-            left = "the old number, so nothing was asked"
-            yield Structure(f"requests/{name}", Mailbox, asked, EXECUTOR, left)
-            answer, left = (
-                (Reply, reply_fields(plan), rows),
-                "the old number; the request stays open",
-            )
-            yield Structure(f"replies/{name}", Mailbox, answer, ACTOR, left)
+        kept = rollout_fields(plan), slots_per_shard(plan), plan.config.steps, envs
+    if plan.policy_nodes:
+        asked, answer = request_fields(plan), reply_fields(plan)
+    for shard in range(plan.config.rollout.shards):
+        if plan.replays:
+            left = "at most one open step of each environment, which no window or stack crosses"
+            yield Structure(f"replay/{shard}", ReplayLog, logged, EXECUTOR, left, (REPLAY,))
+        else:
+            left = "an open slot, which nobody reads, or a rollout not reported, which is ordered "
+            left += "anew"
+            yield Structure(f"rollouts/{shard}", RolloutStore, kept, EXECUTOR, left, (STAGES,))
+        for group, count in enumerate(rows):
+            name = f"{shard}.{group}"
+            left = "the last position, for the crash report, and what was begun, for its successor"
+            yield Structure(f"progress/{name}", Trace, (progress_words(count),), EXECUTOR, left)
+            if plan.policy_nodes:
+                left = "the old number, so nothing was asked"
+                shape = Request, asked, count
+                yield Structure(f"requests/{name}", Mailbox, shape, EXECUTOR, left)
+                left = "the old number; the request stays open"
+                yield Structure(f"replies/{name}", Mailbox, (Reply, answer, count), ACTOR, left)
 
 
 def _of_batches(plan: RunPlan) -> Iterator[Structure]:

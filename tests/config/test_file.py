@@ -279,6 +279,10 @@ def test_errors_name_the_file_that_was_loaded(tmp_path: Path) -> None:
         ("stop={}", ["stop must have at least one of", "stop: {env_steps: 1000000}"]),
         ("stop.env_steps=null", ["stop must have at least one of"]),
         ("algorithm.learning_rate_schedule=linear", []),
+        (
+            "rollout={shards: 1000000, envs_per_shard: 3}",
+            ["must be at most 16384", "with rollout.envs_per_shard 184 it may be 16305"],
+        ),
         ("nodes.env.count=3", ["must be at most rollout.shards, which is 2", "got 3"]),
         ("name=..", ["usable as a folder name", "got '..'"]),
         ("name=.hidden", ["no leading dot"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,3 +141,22 @@ def test_ring_of_other_numbers_is_not_attached_to() -> None:
     assert Ring.attach(region, 4, 8).capacity == 4
     with pytest.raises(SegmentError, match=r"holds 4 records of 8 bytes; this node has \(4, 16\)"):
         Ring.attach(region, 4, 16)
+
+
+@pytest.mark.parametrize("kind", ["rollout_fields", "replay_columns", "request_fields"])
+def test_fields_of_shards_are_worked_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """There may be thousands of shards, and every process makes the table."""
+    asking = make_config(policy=PolicyConfig(placement="node", groups=2))
+    plan = keeping_plan(tmp_path) if kind == "replay_columns" else make_run_plan(tmp_path, asking)
+    module, calls = "fast_core.run.structures", list[RunPlan]()
+    worked_out = getattr(sys.modules[module], kind)
+
+    def noted(plan: RunPlan) -> object:
+        calls.append(plan)
+        return worked_out(plan)
+
+    monkeypatch.setattr(f"{module}.{kind}", noted)
+    assert len([*structures(plan)]) > plan.config.rollout.shards > 1
+    assert len(calls) == 1
