@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import sync_playwright
 
 RUN = """
 name: lunar_lander
@@ -77,16 +77,10 @@ def look(url: str) -> bytes:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="dark")
         page.goto(url)
-        classic(page)
         page.wait_for_timeout(1000 * WARM_UP_S)
         picture = page.screenshot()
         browser.close()
     return picture
-
-
-def classic(page: Page) -> None:
-    """Eight screens, four beside one another."""
-    page.locator("[data-layout=classic]").click()
 
 
 if __name__ == "__main__":

@@ -133,12 +133,14 @@ class Door(socket.socket):
         return bool(idle)
 
     def _turn_away_by_spare(self) -> None:
-        os.close(self._spare)
-        self._spare = -1
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
         try:
             _turn_away(super().accept()[0])
         finally:
-            self._spare = os.open(os.devnull, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # another thread was quicker: the next time, then
+                self._spare = os.open(os.devnull, os.O_RDONLY)
 
 
 def _turn_away(link: socket.socket) -> None:

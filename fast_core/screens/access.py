@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import stat
 from importlib.util import find_spec
+from typing import TextIO
 
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
@@ -59,6 +61,15 @@ def with_token(url: str, made: str) -> str:
     One that the environment variable says is shown nowhere: then it says what has to be added.
     """
     return f"{url}?token={made or f'... (what {TOKEN} says)'}"
+
+
+def others_read(stream: TextIO | None) -> bool:
+    """Whether what is written there ends in a file that other users of the machine may read."""
+    try:
+        mode = 0 if stream is None else os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):  # it is none of the system's, as in a notebook
+        return False
+    return stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def check_page(config: DashboardConfig) -> None:

@@ -143,3 +143,28 @@ def test_error_of_a_connection_is_one_sentence(
         assert has_ended(link)
     eventually(lambda: said, "a sentence")
     assert len(said) == 1 and "no such thing" in said[0]
+
+
+def test_connection_that_does_not_take_its_end_is_cut_off() -> None:
+    class Transport:
+        closing, aborted = False, False
+
+        def is_closing(self) -> bool:
+            return self.closing
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    class Socket:  # a websocket, which has no time of its own
+        def __init__(self) -> None:
+            self.transport = Transport()
+
+    stays, leaves = Socket(), Socket()
+    leaves.transport.closing = True
+    listening = socket.create_server(("127.0.0.1", 0))
+    with door.Door(listening, {stays, leaves}, print) as gate:
+        for now_s in (100.0, 100.0 + door.LEAVE_S):
+            gate.sweep(now_s)
+            assert not leaves.transport.aborted
+        gate.sweep(100.5 + door.LEAVE_S)
+    assert leaves.transport.aborted and not stays.transport.aborted

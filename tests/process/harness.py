@@ -103,6 +103,7 @@ class Launched:
         self._mark = uuid.uuid4().hex
         self._memory = shared_memory()
         self._screen = home / f"screen-{self._mark[:8]}"
+        self._screen.touch(0o600)  # so that it is told what is for its user alone
         given = {**surroundings(), "TMPDIR": str(home), MARK: self._mark, **environment}
         self._process: subprocess.Popen[bytes] | Started
         if starter is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
 from fast_core.screens import access
-from fast_core.screens.access import TOKEN, check_page, is_loopback, made_token
+from fast_core.screens.access import TOKEN, check_page, is_loopback, made_token, others_read
 from fast_core.screens.served import Served, read_served
 
 SECRET = "0123456789abcdef"
@@ -62,6 +64,18 @@ def test_page_for_which_nobody_names_a_token_has_one_of_its_own(
     monkeypatch.setenv(TOKEN, SECRET)
     assert made_token(made) == ""
     assert SECRET not in Served("http://127.0.0.1:1/", 1, 2).address
+
+
+def test_output_that_other_users_read_is_known(tmp_path: Path) -> None:
+    with (tmp_path / "slurm.out").open("w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        assert not others_read(file)
+        for mode in (0o640, 0o604):
+            os.fchmod(file.fileno(), mode)
+            assert others_read(file)
+    with open(os.devnull, "w") as device:
+        assert not others_read(device)
+    assert not others_read(io.StringIO()) and not others_read(None)
 
 
 @pytest.mark.parametrize("letters", ["0123456789abcdef \u00e4", "0123456789abcdef\udcff"])

@@ -107,7 +107,7 @@ function hello(message) {
 
 /** Show the page: what comes from now on has its place already. */
 function reveal() {
-  grid.settled = true;
+  grid.shown = true;
   document.body.classList.remove("loading");
 }
 

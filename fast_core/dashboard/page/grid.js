@@ -9,6 +9,7 @@ const LEAST = 150; // pixels that a tile is wide, where there is room for two of
 const NARROW = 600; // pixels of the grid under which the classic view is 2 x 4
 const [ACROSS, DOWN] = [8, 10]; // pixels between two tiles
 const SHAPE = 4 / 3; // of a picture, until there is one
+const FAR = 0.3; // between the logarithms of two shapes
 const BELOW = 24; // pixels that stay free under the tiles
 
 /** The fewest columns in which `count` tiles are all seen in `room` pixels, rows full if possible. */
@@ -19,7 +20,7 @@ export function columns(count, width, room, shape, caption) {
     return Math.ceil(count / across) * (wide / shape + caption + DOWN) - DOWN <= room;
   };
   let across = 1;
-  while (across < Math.min(most, count) && !fits(across)) across += 1;
+  while (across < most && !fits(across)) across += 1;
   const fuller = count % across !== 0 && count % (across + 1) === 0 && across < most;
   return across + fuller;
 }
@@ -34,7 +35,8 @@ export class Grid {
     this.layout = "auto";
     this.inView = new Set();
     this.shape = SHAPE;
-    this.settled = false; // whether the shape stays, so that nothing moves any more
+    this.settled = false; // whether the shape stays
+    this.shown = false; // whether it is seen: what moves then is more of a nuisance than edges
     this.element = find("grid");
     this.watcher = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "80px" });
     new ResizeObserver(() => this.arrange()).observe(this.element);
@@ -140,18 +142,19 @@ export class Grid {
 
   /** Pictures of another kind come from now on, or other places: the next one gives them its shape. */
   reshape() {
-    this.settled = false;
+    this.settled = this.shown = false;
   }
 
-  /** The shape of all places is that of the first picture. */
+  /** The shape of all places is that of the first picture; of one that comes late if it is far off. */
   draw(bitmap, picture) {
     const tile = this.tile(picture.tile);
     if (!tile) return;
     if (!this.settled) {
       const widest = picture.kind === 1 ? 1.6 : 4;
-      this.shape = Math.min(Math.max(bitmap.width / bitmap.height, 0.8), widest);
-      this.element.style.setProperty("--shape", this.shape.toFixed(3));
+      const shape = Math.min(Math.max(bitmap.width / bitmap.height, 0.8), widest);
       this.settled = true;
+      if (!this.shown || Math.abs(Math.log(shape / this.shape)) > FAR) this.shape = shape;
+      this.element.style.setProperty("--shape", this.shape.toFixed(3));
       this.arrange();
     }
     tile.draw(bitmap, picture);

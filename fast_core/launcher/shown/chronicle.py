@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
@@ -16,6 +18,7 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import RunSummary
+from fast_core.screens.access import others_read
 from fast_core.screens.served import Served
 
 # The scheduler's decisions that say that every node is ready.
@@ -86,7 +89,14 @@ class Chronicle:
     def page(self, served: Served) -> None:
         """Note where the page is served; what lets a browser in is only shown."""
         self._journal.write("page", f"served at {served.url}", {"url": served.url})
-        self.report(f"the page of this run: {served.address}", "INFO")
+        address = served.address
+        if served.token and others_read(sys.stdout):
+            command = f"fastloop watch {shlex.quote(str(self.run.path))}"
+            address = (
+                f"{served.url} (`{command}` shows it with its token, which other users could read "
+                "here)"
+            )
+        self.report(f"the page of this run: {address}", "INFO")
 
     def died(self, event: NodeExited, life: int, *, again: bool) -> None:
         """Say and keep the end of a node's ``life`` that the run goes on after."""
