@@ -69,13 +69,14 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
 def imports_only(modules: Collection[str] = ()) -> Callable[[str], type[AlgorithmConfig]]:
     """`algorithm_config_type` for those who read what others made.
 
-    Of users' modules it imports those alone that the caller named; what is imported already runs
-    nothing any more.
+    Of users' modules it imports those alone that the caller named, with all that lies below them;
+    what is imported already runs nothing any more.
     """
 
     def config_type(name: str) -> type[AlgorithmConfig]:
         module = name.partition(":")[0]
-        if ":" in name and module not in modules and module not in sys.modules:
+        allowed = any(f"{module}.".startswith(f"{each}.") for each in modules)
+        if ":" in name and not allowed and module not in sys.modules:
             raise ConfigError(
                 f"algorithm.name {name!r} is code, and nothing is imported that only a file names. "
                 f"Name its module if you trust it: modules=[{module!r}]."

@@ -7,8 +7,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +22,8 @@ import fast_core
 from fast_core.dashboard.configurations import Configurations
 from fast_core.dashboard.overview import Overview
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.launcher.control import client
+from fast_core.launcher.control.messages import StatusRequest
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run import learner_file
 from fast_core.run.schedule import read_schedule
@@ -174,3 +180,26 @@ def test_a_stranger_steers_no_terminal(tmp_path: Path) -> None:
     said = commands(tmp_path, *lines)
     assert said.count("owned") >= 6 and said.count("[31mred") >= 7
     assert [char for char in said if not (char.isprintable() or char == "\n")] == []
+
+
+@pytest.mark.timeout(30)
+def test_answer_without_an_end_is_refused(tmp_path: Path) -> None:
+    run = RunDirectory(made_run(tmp_path))
+    path = Path(tempfile.mkdtemp(prefix="fl-")) / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        run.control.symlink_to(path)
+
+        def talk() -> None:
+            link, _ = listener.accept()
+            with link, contextlib.suppress(OSError):
+                while True:
+                    link.sendall(b"[" * 65_536)
+
+        talker = threading.Thread(target=talk)
+        talker.start()
+        with pytest.raises(ConfigError, match="answers with a line of more than"):
+            list(client.ask(run, StatusRequest()))
+        talker.join()
+    shutil.rmtree(path.parent)

@@ -29,6 +29,7 @@ from fast_core.system.process_state import is_stopped
 ANSWER_S = 10.0  # for the first answer: the launcher does nothing else for as long
 _POLL_S = 0.02
 _PACKET = 65_536
+_LONGEST = 1 << 22  # bytes of an answer; one that names a thousand nodes has a twentieth
 
 
 def stop(run: RunDirectory, *, wait: bool = True) -> None:
@@ -118,6 +119,8 @@ def exchange(path: Path, request: Request, within_s: float = ANSWER_S) -> Iterat
             if not data:
                 return
             *lines, received = (received + data).split(b"\n")
+            if len(received) > _LONGEST:
+                raise TransportError(f"it answers with a line of more than {_LONGEST:,} bytes")
             for line in lines:
                 answer = decode_answer(line)
                 yield answer
