@@ -102,6 +102,19 @@ def test_command_line_changes_the_sweep_and_what_its_runs_share(tmp_path: Path) 
     assert sweep.variants[0].config.stop.env_steps == 50
 
 
+@pytest.mark.parametrize("key", ["algorithm.gamma", "algorithm"])
+def test_key_of_the_grid_is_replaced_whole(tmp_path: Path, key: str) -> None:
+    values = [0.9, 0.99]
+    grid = {key: values if "." in key else {"gamma": values}}
+    path = write(tmp_path, grid=grid | {"algorithm.gae_lambda": [0.5]})
+    sweep = read_sweep(path, ["grid.algorithm.gamma=[0.8]"])
+    assert [each.config.algorithm.gamma for each in sweep.variants] == [0.8]
+    written = yaml.safe_load(sweep.text)["grid"]
+    assert written == {"algorithm.gamma": [0.8], "algorithm.gae_lambda": [0.5]}
+    with pytest.raises(ConfigError, match=r"changes nothing.*grid.algorithm.gamma=\[0.7\]"):
+        read_sweep(path, ["algorithm.gamma=0.7"])
+
+
 def test_written_file_is_the_same_sweep(tmp_path: Path) -> None:
     path = write(tmp_path, grid={"algorithm.hidden_sizes": [[4], [8, 8]]}, seeds=2)
     sweep = read_sweep(path, ["algorithm.gamma=0.5", f"directory={tmp_path}/runs"])

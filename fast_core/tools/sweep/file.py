@@ -144,6 +144,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     directory = config.directory or shared.directory
     folder = expanded(directory, "directory") / name
     combinations = list(_combinations(config, document.lines, source))
+    _refuse_in_vain(others, combinations)
     variants = _variants(combinations, base, base_source, shared.name, str(folder.absolute()))
     seeds = _seeds(config.seeds, shared.seed)
     whole = {
@@ -151,7 +152,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
         "directory": directory,
         "config": base.tree,
         "seeds": list(seeds),
-        "grid": config.grid,
+        "grid": dict(_flat(config.grid, source)),  # each key in one spelling
         "variants": list(config.variants),
         "jobs": config.jobs,
     }
@@ -251,6 +252,17 @@ def _combinations(
         for values in product(*(values for values, _ in axes.values())):
             both = {**changes, **dict(zip(axes, values, strict=True))}
             yield _Combination(both, {**places, **grid_places}, name)
+
+
+def _refuse_in_vain(overrides: Sequence[str], combinations: Sequence[_Combination]) -> None:
+    """Refuse overrides of keys that every combination sets."""
+    for override in overrides:
+        key, _, value = (part.strip() for part in override.partition("="))
+        if all(key in each.changes for each in combinations):
+            raise ConfigError(
+                f"{override!r} changes nothing: every run of the sweep has its own {key}, by grid "
+                f"or variants. Give grid.{key}=[{value}] for that value alone."
+            )
 
 
 def _flat(
