@@ -116,7 +116,7 @@ const WORDS = {
   chart_lag: ["Policy lag", "策略滞后"],
   chart_ratio: ["Replay ratio", "回放比"],
   chart_waiting: ["Share of time waiting", "等待时间占比"],
-  each_episode: ["episode", "单回合"],
+  each_episode: ["newest episode", "最新回合"],
   mean_of: ["mean {n}", "{n} 回合均值"],
   lag_line: ["mean", "均值"],
   mean_std: ["mean ± std", "均值 ± 标准差"],

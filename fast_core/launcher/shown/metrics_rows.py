@@ -38,6 +38,7 @@ class MetricsRows:
         self._last_s: float | None = None
         self._last_elapsed_s = begun.elapsed_s
         self._last = (begun.env_steps_trained, begun.updates)
+        self._episodes = begun.episodes
         self._pending = False
 
     def trained(self, event: Trained) -> None:
@@ -70,6 +71,9 @@ class MetricsRows:
         elapsed_s = current.elapsed_s - self._last_elapsed_s
         values = {name: total / self._counts[name] for name, total in self._sums.items()}
         values |= _scheduler_values(current)
+        if current.episodes == self._episodes:  # its point is there already
+            for name in ("rollout/return_last", "rollout/length_last"):
+                values.pop(name, None)
         if elapsed_s > 0:
             values["time/env_steps_per_s"] = (current.env_steps_trained - self._last[0]) / elapsed_s
             values["time/updates_per_s"] = (current.updates - self._last[1]) / elapsed_s
@@ -77,7 +81,7 @@ class MetricsRows:
             values |= metrics_values(self._replay.read(current))
         self._sums, self._counts = {}, {}
         self._last, self._last_s = (current.env_steps_trained, current.updates), now_s
-        self._last_elapsed_s = current.elapsed_s
+        self._last_elapsed_s, self._episodes = current.elapsed_s, current.episodes
         self._pending = False
         return Record(current.env_steps_trained, current.updates, current.elapsed_s, values)
 

@@ -138,13 +138,26 @@ def test_episodes_without_a_known_outcome_count_as_a_share_alone() -> None:
 
 def test_every_value_is_a_finite_number(rows: MetricsRows) -> None:
     rows.trained(trained(loss=1.0))
-    current = reading(200, return_mean=3.0, length_mean=4.0, return_mean_10=None, return_last=2.0)
+    known = {"return_mean": 3.0, "length_mean": 4.0, "return_last": 2.0, "episodes": 1}
+    current = reading(200, return_mean_10=None, **known)
     record = rows.due(1010.0, lambda: current, force=False)
     assert record is not None
     assert all(math.isfinite(value) for value in record.values.values())
     assert record.values["rollout/return_mean"] == 3.0
     assert record.values["rollout/return_last"] == 2.0
     assert "rollout/return_mean_10" not in record.values
+
+
+def test_newest_episode_is_a_point_once(rows: MetricsRows) -> None:
+    found = []
+    for second, (episodes, newest) in enumerate([(1, 2.0), (1, 2.0), (4, 7.0)]):
+        rows.trained(trained())
+        now = reading(200, episodes=episodes, return_last=newest, length_last=9)
+        record = rows.due(1010.0 + 20 * second, lambda now=now: now, force=True)
+        assert record is not None
+        found.append(record.values.get("rollout/return_last"))
+        assert ("rollout/length_last" in record.values) == (found[-1] is not None)
+    assert found == [2.0, None, 7.0]
 
 
 def test_row_says_how_both_sides_keep_up_and_what_was_lost(rows: MetricsRows) -> None:
