@@ -35,6 +35,7 @@ WANDB = ["wandb>=0.19"]  # metrics.sinks: [wandb]
 DASHBOARD = ["starlette>=0.40", "uvicorn>=0.35", "websockets", "plotly>=6", "pillow"]
 # The page in a real browser: Debian's Chromium, driven by playwright and judged by axe.
 BROWSER = ["playwright", "axe-playwright-python"]
+TENSORBOARD = ["tensorboard"]  # to look at what runs write without it
 ONNX = ["onnx", "onnxruntime", "onnxscript"]  # `fastloop export RUN -o FILE.onnx`
 
 setup(
@@ -56,19 +57,19 @@ setup(
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     entry_points={"console_scripts": ["fastloop=fast_core.cli:main"]},
     install_requires=[
-        "torch>=2.4,<=2.13.0",
-        "numpy",
-        "posix_ipc",
-        "pyzmq",
-        "pyyaml",
+        "torch>=2.4,<=2.13.0",  # networks of one's own, images, exports; brings nine
+        "numpy",  # policies and most learners compute in it
+        "posix_ipc",  # shared memory
+        "pyzmq",  # messages between nodes
+        "pyyaml",  # configurations
         # What trains needs 1.0, and says so; GOPS, beside which we are installed, needs less.
+        # With pygame, which draws the environments that every first try is made with.
         "gymnasium[classic-control]>=0.29",
-        "msgspec",
-        "cloudpickle",
-        "rich",
-        "tensorboard",
-        "setproctitle",
-        "threadpoolctl",
+        "msgspec",  # the types of configurations, messages and files
+        "cloudpickle",  # environments that are Python objects; Gymnasium brings it anyway
+        "rich",  # the live table; brings three
+        "setproctitle",  # names of nodes in `ps` and `top`
+        "threadpoolctl",  # threads of NumPy's BLAS, one for each node
     ],
     extras_require={
         **ENVIRONMENTS,
@@ -77,6 +78,7 @@ setup(
         "plot": ["matplotlib"],  # `fastloop compare -o FILE.png`
         "wandb": WANDB,
         "onnx": ONNX,
+        "tensorboard": TENSORBOARD,
         "dashboard": DASHBOARD,
         "test": [
             "pytest",
@@ -94,6 +96,7 @@ setup(
             *VIDEO,
             *WANDB,
             *ONNX,
+            *TENSORBOARD,
             *DASHBOARD,
             *BROWSER,
         ],

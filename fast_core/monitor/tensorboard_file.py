@@ -1,12 +1,14 @@
-"""One TensorBoard event file, written without importing torch or tensorflow.
+"""One TensorBoard event file, written without TensorBoard.
 
-Importing the library takes a tenth of a second or two, so it happens at the first write and not
-at start-up. Only its record format and its message types are used: its own event file writer
-would start a thread and keep seconds of points in memory.
+The package brings eight others, gRPC among them, and takes a tenth of a second or two to import;
+a file is a sequence of small messages of Protocol Buffers, each between its length and a checksum.
+Field numbers are those of TensorFlow's event.proto, summary.proto, tensor.proto and of the HParams
+plugin's api.proto and plugin_data.proto. TensorBoard itself reads the files in the tests.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import struct
@@ -17,8 +19,11 @@ from typing import BinaryIO
 
 _PREFIX = "events.out.tfevents."
 _GIF_SIZE, _GIF_SIZE_AT, _RGB = struct.Struct("<HH"), 6, 3
+_START = 1  # SessionLog's
 _FLOAT = 1  # TensorFlow's DT_FLOAT
-_KINDS = {bool: "BOOL", int: "FLOAT64", float: "FLOAT64", str: "STRING"}
+_SUCCESS, _FAILURE = 1, 2  # Status of the HParams plugin
+# Of a hyperparameter's value: its DataType there, and its field in a Value.
+_KINDS = {str: (1, 3), bool: (2, 4), int: (3, 2), float: (3, 2)}
 
 
 class TensorBoardFile:
@@ -31,26 +36,17 @@ class TensorBoardFile:
 
     Raises:
         OSError: The file can't be made.
-        ImportError: The tensorboard package is missing.
     """
 
     def __init__(self, directory: Path, purge_step: int | None = None) -> None:
-        import tensorboard.compat.proto.event_pb2 as event_pb2  # type: ignore[import-untyped]
-        import tensorboard.compat.proto.summary_pb2 as summary_pb2  # type: ignore[import-untyped]
-        import tensorboard.summary.writer.record_writer as record_writer  # type: ignore[import-untyped]
-
-        self._event = event_pb2.Event
-        self._summary = summary_pb2.Summary
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / _next_name(directory)
         # Unbuffered, so that one record is one write and a killed process loses none.
         self._file: BinaryIO = self.path.open("xb", buffering=0)
-        self._records = record_writer.RecordWriter(self._file)
         try:
-            self._append(self._event(wall_time=time.time(), file_version="brain.Event:2"))
+            self._append((3, "brain.Event:2"))
             if purge_step is not None:
-                start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-                self._append(self._event(wall_time=time.time(), step=purge_step, session_log=start))
+                self._append((2, purge_step), (7, _message((1, _START))))
         except OSError:
             # On a full disk every further try would leave one more empty file.
             self._file.close()
@@ -63,10 +59,8 @@ class TensorBoardFile:
         Raises:
             OSError: The write failed; the file may end inside a record, so begin another one.
         """
-        summary = self._summary()
-        for name, value in values.items():
-            summary.value.add(tag=name, simple_value=value)
-        self._append(self._event(wall_time=time.time(), step=step, summary=summary))
+        points = [(1, _message((1, name), (2, _Single(value)))) for name, value in values.items()]
+        self._append((2, step), (5, _message(*points)))
 
     def write_gif(self, step: int, name: str, gif: bytes) -> None:
         """Append an animated picture at a step.
@@ -75,11 +69,8 @@ class TensorBoardFile:
             OSError: As `write`.
         """
         width, height = _GIF_SIZE.unpack_from(gif, _GIF_SIZE_AT)
-        summary = self._summary()
-        image = summary.value.add(tag=name).image
-        image.width, image.height, image.colorspace = width, height, _RGB
-        image.encoded_image_string = gif
-        self._append(self._event(wall_time=time.time(), step=step, summary=summary))
+        image = _message((1, height), (2, width), (3, _RGB), (4, gif))
+        self._append((2, step), (5, _message((1, _message((1, name), (4, image))))))
 
     def begin_hyperparameters(
         self,
@@ -94,49 +85,98 @@ class TensorBoardFile:
             metrics: Tags of the scalars that stand beside them.
             began_s: When the run began, of the time of day.
         """
-        import tensorboard.plugins.hparams.api_pb2 as api_pb2  # type: ignore[import-untyped]
-        import tensorboard.plugins.hparams.plugin_data_pb2 as data_pb2  # type: ignore[import-untyped]
-        from google.protobuf import struct_pb2
-
-        experiment = api_pb2.Experiment(time_created_secs=began_s)
-        for name in metrics:
-            experiment.metric_infos.add(name=api_pb2.MetricName(tag=name))
+        named, given = [], []
         for name, value in values.items():
-            kind = getattr(api_pb2, f"DATA_TYPE_{_KINDS[type(value)]}")
-            experiment.hparam_infos.add(name=name, type=kind)
-        data = struct_pb2.Struct()
-        data.update(values)
-        begun = data_pb2.SessionStartInfo(hparams=data.fields, start_time_secs=began_s)
-        self._append_hyperparameters("experiment", experiment=experiment)
-        self._append_hyperparameters("session_start_info", session_start_info=begun)
+            data_type, field = _KINDS[type(value)]
+            number = float(value) if field == 2 else value
+            named.append((4, _message((1, name), (4, data_type))))
+            given.append((1, _message((1, name), (2, _message((field, number))))))
+        shown = [(5, _message((1, _message((2, tag))))) for tag in metrics]
+        experiment = _message((3, float(began_s)), *named, *shown)
+        self._append_hyperparameters("experiment", (2, experiment))
+        begun = _message(*given, (5, float(began_s)))
+        self._append_hyperparameters("session_start_info", (3, begun))
 
     def end_hyperparameters(self, *, failed: bool) -> None:
         """Say how the run ended, for the HParams plugin."""
-        import tensorboard.plugins.hparams.api_pb2 as api_pb2
-        import tensorboard.plugins.hparams.plugin_data_pb2 as data_pb2
+        ended = _message((1, _FAILURE if failed else _SUCCESS), (2, time.time()))
+        self._append_hyperparameters("session_end_info", (4, ended))
 
-        status = api_pb2.STATUS_FAILURE if failed else api_pb2.STATUS_SUCCESS
-        ended = data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
-        self._append_hyperparameters("session_end_info", session_end_info=ended)
-
-    def _append_hyperparameters(self, tag: str, **data: object) -> None:
-        import tensorboard.plugins.hparams.plugin_data_pb2 as data_pb2
-
-        summary = self._summary()
-        value = summary.value.add(tag=f"_hparams_/{tag}")
-        plugin = value.metadata.plugin_data
-        plugin.plugin_name = "hparams"
-        plugin.content = data_pb2.HParamsPluginData(version=0, **data).SerializeToString()
-        value.tensor.dtype = _FLOAT
-        value.tensor.float_val.append(0.0)  # the plugin wants one
-        self._append(self._event(wall_time=time.time(), summary=summary))
+    def _append_hyperparameters(self, tag: str, data: tuple[int, bytes]) -> None:
+        plugin = _message((1, "hparams"), (2, _message(data)))
+        tensor = _message((1, _FLOAT), (5, _Single(0.0)))  # the plugin wants one number
+        value = _message((1, f"_hparams_/{tag}"), (8, tensor), (9, _message((1, plugin))))
+        self._append((5, _message((1, value))))
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _append(self, event: object) -> None:
-        self._records.write(event.SerializeToString())  # type: ignore[attr-defined]
+    def _append(self, *fields: tuple[int, _Value]) -> None:
+        data = _message((1, time.time()), *fields)
+        length = struct.pack("<Q", len(data))
+        self._file.write(length + _checksum(length) + data + _checksum(data))
+
+
+class _Single(float):
+    """A number of 32 bits."""
+
+
+_Value = bool | int | float | str | bytes
+
+
+def _message(*fields: tuple[int, _Value]) -> bytes:
+    """Protocol Buffers' form of some fields, by their numbers: the kind follows from the type."""
+    parts = []
+    for number, value in fields:
+        match value:
+            case _Single():
+                parts += [_varint(number << 3 | 5), _single(value)]
+            case float():
+                parts += [_varint(number << 3 | 1), struct.pack("<d", value)]
+            case bool() | int():
+                parts += [_varint(number << 3), _varint(int(value))]
+            case _:
+                data = value.encode("utf-8", "replace") if isinstance(value, str) else value
+                parts += [_varint(number << 3 | 2), _varint(len(data)), data]
+    return b"".join(parts)
+
+
+def _single(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def _checksum(data: bytes) -> bytes:
+    """The masked CRC-32C of TensorFlow's record files."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def _next_name(directory: Path) -> str:

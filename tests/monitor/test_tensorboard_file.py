@@ -67,13 +67,12 @@ def test_full_disk_leaves_no_empty_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.process
-def test_writing_imports_neither_torch_nor_tensorflow(tmp_path: Path) -> None:
+def test_writing_needs_neither_tensorboard_nor_torch(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
-        "from fast_core.monitor import metrics_writer\n"
-        "assert not any(name.startswith('tensorboard') for name in sys.modules)\n"
+        "for name in ('tensorboard', 'google', 'torch'): sys.modules[name] = None\n"
         "from fast_core.monitor.tensorboard_file import TensorBoardFile\n"
         "file = TensorBoardFile(pathlib.Path(sys.argv[1])); file.write(1, {'a': 1.0})\n"
-        "assert not {'torch', 'tensorflow', 'pandas', 'grpc'} & set(sys.modules), 'heavy import'\n"
+        "file.begin_hyperparameters({'a': 1}, ['b'], 0.0)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from fast_core.metrics import MetricsRow, RunEnd, RunStart
-from fast_core.monitor.sinks import SinkThread
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 from fast_core.monitor.tensorboard_sink import TensorBoardSink, scalars_of
 from tests.monitor.event_files import read_images, read_scalars, read_sessions
@@ -124,18 +122,3 @@ def test_failed_write_begins_a_new_event_file_so_later_points_are_readable(
     sink.rows([row(750, a=3.0)])
     sink.end(ended())
     assert read_scalars(tmp_path / "tensorboard")["train/a"] == [(650, 1.0), (750, 3.0)]
-
-
-def test_missing_tensorboard_is_told_with_its_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
-    reports: list[str] = []
-    start = RunStart("toy", tmp_path, CONFIG)
-    fed = SinkThread("tensorboard", TensorBoardSink, start, reports.append)
-    for step in range(3):
-        fed.put(row(step, a=1.0))
-    fed.end(ended())
-    assert fed.join(20)
-    assert len(reports) == 1 and "'tensorboard'" in reports[0] and "record_writer" in reports[0]
-    assert fed.dropped == 3
