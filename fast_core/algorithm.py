@@ -323,6 +323,29 @@ class Prefetching(Protocol):
         ...
 
 
+@runtime_checkable
+class Beginning(Protocol):
+    """What an `Algorithm` has besides that can begin with what was learned (``policy.from``).
+
+    One of these is called before the first update, of a learner of equal spaces and policy.
+    """
+
+    def begin_from(self, state: dict[str, object]) -> None:
+        """Take the networks and statistics of another learner's ``state_dict()``, nothing else.
+
+        Raises:
+            CheckpointError: They are others than its own.
+        """
+        ...
+
+    def begin_with(self, policy: Sequence[Array], env_steps: int) -> None:
+        """Take a policy's parameters, as ``policy_fields`` says.
+
+        ``env_steps`` says how many steps its statistics are of.
+        """
+        ...
+
+
 class Insightful(Protocol):
     """What an `Algorithm` has besides, where its blueprint has `Blueprint.insight_fields`."""
 

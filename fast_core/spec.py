@@ -252,3 +252,42 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             for bound in (space.low, space.high)
         )
         return msgspec.structs.replace(space, shape=space.shape[1:], low=low, high=high)
+
+
+def differences(found: EnvironmentSpec, spec: EnvironmentSpec) -> str:
+    """What keeps a policy for ``spec`` from acting in ``found``, in words; empty if nothing does.
+
+    The bounds of observations may differ: no policy asks for them. Actions are scaled to theirs.
+    """
+    given, needed = _forms(found), _forms(spec)
+    differing = [what for what in needed if given[what] != needed[what]]
+    return " and ".join(f"{what} {given[what]}, not {needed[what]}" for what in differing)
+
+
+def _forms(spec: EnvironmentSpec) -> dict[str, str]:
+    """What a policy depends on, in words."""
+    mask = "none" if spec.action_mask is None else repr(spec.action_mask)
+    return {
+        "observations": _form(spec.observation, bounded=False),
+        "actions": _form(spec.action, bounded=True),
+        "action_mask": mask,
+    }
+
+
+def _form(space: SpaceSpec, *, bounded: bool) -> str:
+    shape = f"{list(space.shape)} of {space.dtype}"
+    match space.kind:
+        case "composite":
+            parts = (f"{name}: {_form(part, bounded=bounded)}" for name, part in space.parts)
+            return f"composite ({', '.join(parts)})"
+        case "discrete":
+            return f"discrete {space.start} to {space.start + space.n - 1}"
+        case "multi_discrete":
+            return f"multi_discrete {shape} with {list(space.counts)} from {list(space.starts)}"
+    return f"box {shape}" + (
+        f" from {_bound(space.low)} to {_bound(space.high)}" if bounded else ""
+    )
+
+
+def _bound(values: tuple[float, ...]) -> str:
+    return f"{values[0]:g}" if len(values) == 1 else f"[{', '.join(f'{v:g}' for v in values)}]"

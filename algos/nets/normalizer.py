@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
 
 F64 = NDArray[np.float64]
@@ -76,6 +77,14 @@ class RunningMoments:
         self.count = int(state["count"])
         self.mean[:] = np.asarray(state["mean"])
         self.square_sum[:] = np.asarray(state["square_sum"])
+
+
+def moments_state(mean: Array, inverse_std: Array, count: int) -> dict[str, object]:
+    """A state of `RunningMoments` in which ``count`` rows had this mean and deviation."""
+    variance = np.square(1.0 / inverse_std.astype(np.float64)) - VARIANCE_FLOOR
+    count = max(1, count)
+    square_sum = np.maximum(variance, 0.0) * count
+    return {"count": count, "mean": mean.astype(np.float64), "square_sum": square_sum}
 
 
 def normalise(rows: F32, mean: F32, inverse_std: F32, limit: float) -> F32:

@@ -22,6 +22,7 @@ from fast_core.algos.nets.networks import (
     own_prefix,
     parameter_layout,
 )
+from fast_core.algos.nets.normalizer import moments_state
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.recurrent_cells import initialise
 from fast_core.algos.ppo.columns import ColumnMaker
@@ -181,6 +182,24 @@ class PPO:
         self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
         self._rng.bit_generator.state = json.loads(state["random_state"])
 
+    def begin_from(self, state: dict[str, Any]) -> None:
+        """See `fast_core.algorithm.Beginning`; rewards are scaled as the values have learned."""
+        learned = {key: state.get(key) for key in ("format", "parameters", "statistics")}
+        if learned["statistics"] is None:
+            raise CheckpointError("it is the state of an algorithm of another kind")
+        self.load_state_dict({**self.state_dict(), **learned})
+
+    def begin_with(self, policy: Sequence[Array], env_steps: int) -> None:
+        """See `fast_core.algorithm.Beginning`; the value begins with first values."""
+        own: dict[str, Any] = self.state_dict()
+        names = [p.name for p in self._layout if p.belongs_to_policy]
+        own["parameters"].update(zip(names, policy, strict=False))
+        if len(policy) > len(names):
+            mean, inverse_std, *origin = policy[len(names) :]
+            own["statistics"]["observations"] = moments_state(mean, inverse_std, env_steps)
+            own["statistics"].update(zip(["origin"], origin, strict=False))
+        self.load_state_dict(own)
+
     def _train(self, columns: Columns, batch: RolloutBatch) -> tuple[int, dict[str, float]]:
         """Take the round's optimizer steps; return how many were committed, and metrics."""
         settings = self._settings
@@ -296,7 +315,7 @@ def _flatten(parameters: dict[str, Any], layout: tuple[Parameter, ...]) -> F32:
     if found != needed:
         raise CheckpointError(
             f"the checkpoint's network must have the configured parameters {needed}; got "
-            f"{found}. Resume with the configuration that wrote it."
+            f"{found}. Use the configuration that wrote it."
         )
     flat = np.empty(layout[-1].end, np.float32)
     for p in layout:

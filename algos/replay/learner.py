@@ -11,7 +11,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,19 @@ from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, 
 from fast_core.algos.nets.encoder_shape import draw_encoder_values
 from fast_core.algos.nets.mlp import draw_first_values
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.nets.normalizer import moments_state
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.replay.critic_batch import Inputs
 from fast_core.algos.replay.observed import ObservedRows
 from fast_core.algos.replay.settings import ReplaySettings
-from fast_core.algos.replay.vectors import Layout, NumpyVectors, Vectors, VectorState, named
+from fast_core.algos.replay.vectors import (
+    OBSERVATIONS,
+    Layout,
+    NumpyVectors,
+    Vectors,
+    VectorState,
+    named,
+)
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
@@ -87,6 +95,7 @@ class ReplayLearner(ABC):
             )
         self._rows, self._left = setup.rows, 1.0
         self._updates = 0
+        self._begun = False  # with what was learned, by which it acts from the first step on
         self._turn: int | None = None
         self._nonfinite_updates = self._nonfinite_in_a_row = 0
         self._losses: Losses | None = None
@@ -194,7 +203,7 @@ class ReplayLearner(ABC):
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
             if self._observed is not None:
-                self._observed.say(batch, first=self._updates == 0)
+                self._observed.say(batch, first=not (self._updates or self._begun))
 
     def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
         self._env_steps, self._turn = batch.env_steps, turn
@@ -305,12 +314,15 @@ class ReplayLearner(ABC):
 
     def policy_parameters(self) -> Sequence[Array]:
         """Parameters of the network that acts, statistics, then how much is explored."""
-        flat = self._vectors.parameters()
-        encoder = self._layout.groups.get("encoder")
-        seeing = [] if encoder is None else [p.view(flat) for p in encoder.parameters]
         exploration = np.array([self._exploration()], np.float32)
         statistics = [] if self._observed is None else self._observed.published()
-        return [*seeing, *self._acting_parameters(flat), *statistics, exploration]
+        return [*self._acting(self._vectors.parameters()), *statistics, exploration]
+
+    def _acting(self, flat: F32) -> list[F32]:
+        """What acts, convolutions first; views."""
+        encoder = self._layout.groups.get("encoder")
+        seeing = [] if encoder is None else [p.view(flat) for p in encoder.parameters]
+        return [*seeing, *self._acting_parameters(flat)]
 
     def _acting_parameters(self, flat: F32) -> list[F32]:
         """Of the network that acts, after the convolutions."""
@@ -322,7 +334,7 @@ class ReplayLearner(ABC):
 
     def _exploration(self) -> float:
         """How much policies explore, by the env steps behind the last batch."""
-        return self._settings.exploration(self._updates, self._env_steps)
+        return self._settings.exploration(max(self._updates, self._begun), self._env_steps)
 
     # --- state ---------------------------------------------------------------------------------
 
@@ -334,9 +346,11 @@ class ReplayLearner(ABC):
         # Where gradients of other optimizers may be applied before one of its own was made.
         falls = self._settings.learning_rate_schedule == "linear"
         left = {"learning_rate_left": self._left} if falls else {}
+        begun = {"begun": True} if self._begun else {}
         return {
             **observed,
             **left,
+            **begun,
             "format": STATE_FORMAT,
             "parameters": named(self._layout.parameters, state.parameters),
             "targets": named(targets, state.targets),
@@ -392,11 +406,39 @@ class ReplayLearner(ABC):
             self._observed.load_state_dict(state["observations"])
         if self._settings.learning_rate_schedule == "linear":
             self._left = float(state.get("learning_rate_left", 1.0))
-        self._updates = int(state["updates"])
+        self._updates, self._begun = int(state["updates"]), bool(state.get("begun"))
         self._nonfinite_updates = int(state["nonfinite_updates"])
         self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
         self._env_steps = int(state["env_steps"])
         self._rng.bit_generator.state = json.loads(state["random_state"])
+
+    def begin_from(self, state: dict[str, Any]) -> None:
+        """See `fast_core.algorithm.Beginning`: networks, targets, temperature, statistics."""
+        own: dict[str, Any] = self.state_dict()
+        for key in ("format", "parameters", "targets", "observations"):
+            own.pop(key, None)
+            if key in state:
+                own[key] = state[key]
+        self.load_state_dict({**own, "begun": True})
+
+    def begin_with(self, policy: Sequence[Array], env_steps: int) -> None:
+        """See `fast_core.algorithm.Beginning`; what does not act begins with first values."""
+        *networks, _ = policy  # the last says how much was explored
+        state, self._begun = self._vectors.export_state(), True
+        flat, targets = state.parameters.copy(), state.targets.copy()
+        if self._observed is not None:
+            count = len(self._observed.published())
+            networks, (mean, inverse_std, *origin) = networks[:-count], networks[-count:]
+            numbers = flat[self._layout.groups[OBSERVATIONS].place].reshape(-1, len(mean))
+            numbers[:2] = mean, inverse_std
+            if origin:
+                numbers[2:] = origin[0]
+        for vector in (flat, targets):
+            for view, learned in zip(self._acting(vector), networks, strict=True):
+                view[...] = learned
+        self._vectors.import_state(replace(state, parameters=flat, targets=targets))
+        if self._observed is not None:
+            self._observed.load_state_dict(moments_state(mean, inverse_std, env_steps))
 
     # --- for subclasses ------------------------------------------------------------------------
 
@@ -432,7 +474,7 @@ def _fill(flat: F32, values: dict[str, Any], parameters: Sequence[Any]) -> None:
         wanted, got = ({name: of.get(name) for name in differ} for of in (needed, found))
         raise CheckpointError(
             f"the checkpoint's networks must have the configured parameters {wanted}; got {got}. "
-            "Resume with the algorithm's keys of the configuration that wrote it."
+            "Use the algorithm's keys of the configuration that wrote it."
         )
     for p in parameters:
         p.view(flat)[...] = np.asarray(values[p.name])

@@ -69,17 +69,24 @@ def beside(folder: Path, config: RunConfig) -> RunConfig:
 
 
 def with_pickled(config: RunConfig, path: Callable[[str], str]) -> RunConfig:
-    """The configuration with ``path(pickled)`` wherever an environment has ``pickled``."""
+    """The configuration with ``path(...)`` of every file that belongs to a run.
+
+    That is ``pickled`` wherever an environment has it, and what ``policy.from`` has loaded.
+    """
 
     def moved(environment: EnvironmentConfig) -> EnvironmentConfig:
         if environment.pickled is None:
             return environment
         return msgspec.structs.replace(environment, pickled=path(environment.pickled))
 
-    evaluation = config.evaluation
+    policy, evaluation = config.policy, config.evaluation
+    if policy.loaded is not None and "file" in policy.loaded:
+        loaded = {**policy.loaded, "file": path(str(policy.loaded["file"]))}
+        policy = msgspec.structs.replace(policy, loaded=loaded)
     others = {name: moved(each) for name, each in evaluation.environments.items()}
     return msgspec.structs.replace(
         config,
+        policy=policy,
         environment=moved(config.environment),
         evaluation=msgspec.structs.replace(evaluation, environments=others),
     )
@@ -489,8 +496,9 @@ class _Conversion:
         return kind
 
     def _build(self, kind: type[Section], values: dict[str, object], path: str) -> Section | None:
+        known = keys(kind)
         try:
-            return kind(**values)
+            return kind(**{known[name].attribute: value for name, value in values.items()})
         except (ValueError, TypeError) as error:  # a type's own rules, in its __post_init__
             self.errors.append(f"{path}: {error} ({self._origins.of(path)})")
             return None

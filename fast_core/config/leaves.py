@@ -13,7 +13,7 @@ from fast_core.config.file import with_pickled
 # Where a run lies, and which of its kind it is.
 PLACE = frozenset({"name", "directory", "seed"})
 # What a launch puts in the place of a key that was left open, beside every `auto`.
-_FILLED = {"horizon_env_steps", "policy.measured"}
+_FILLED = {"horizon_env_steps", "policy.measured", "policy.loaded"}
 _MISSING = "(no such key)"
 
 

@@ -24,6 +24,7 @@ class Key:
 
     Attributes:
         name: Its name in the section.
+        attribute: What it is called there in Python, which reserves some names.
         annotation: Its type, as annotated.
         section: The type of the group of keys below it, or None for a value.
         items: The type of the groups that are its items, or None if it is no list of groups.
@@ -34,6 +35,7 @@ class Key:
     """
 
     name: str
+    attribute: str
     annotation: object
     section: type[Section] | None
     items: type[Section] | None
@@ -101,6 +103,7 @@ def _key(field: structs.FieldInfo) -> Key:
         default = field.default_factory()
     return Key(
         name=field.encode_name,
+        attribute=field.name,
         annotation=field.type,
         section=sections[0] if sections else None,
         items=items[0] if items else None,

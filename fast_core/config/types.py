@@ -289,8 +289,20 @@ class ReplayConfig(Section, frozen=True):
 
 
 class PolicyConfig(Section, frozen=True):
-    """Where and how actions are computed."""
+    """Where and how actions are computed, and what of it is there already."""
 
+    begins_from: Annotated[
+        str | None,
+        Meta(
+            description="What a new run begins with in place of first values: the networks and "
+            "observation statistics of a run (its newest checkpoint), of one checkpoint, or of a "
+            "policy's file, of equal spaces and network."
+        ),
+    ] = msgspec.field(default=None, name="from")
+    loaded: Annotated[
+        Values | None,
+        Meta(description="What `from` was when the run was launched; FastLoop writes it."),
+    ] = None
     placement: Annotated[
         Literal["env", "node", "auto"],
         Meta(

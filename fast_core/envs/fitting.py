@@ -14,7 +14,7 @@ from fast_core.envs.rendering import drawing, explained
 from fast_core.envs.video_file import as_frame, import_encoder
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed
-from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.spec import EnvironmentSpec, differences
 
 
 def probe_all(
@@ -80,42 +80,3 @@ def _check_fits(key: str, found: EnvironmentSpec, spec: EnvironmentSpec) -> None
             f"that trains there; {found.id!r} has {differing}. Change it or its kwargs and "
             "wrappers, or take it out."
         )
-
-
-def differences(found: EnvironmentSpec, spec: EnvironmentSpec) -> str:
-    """What keeps a policy for ``spec`` from acting in ``found``, in words; empty if nothing does.
-
-    The bounds of observations may differ: no policy asks for them. Actions are scaled to theirs.
-    """
-    given, needed = _forms(found), _forms(spec)
-    differing = [what for what in needed if given[what] != needed[what]]
-    return " and ".join(f"{what} {given[what]}, not {needed[what]}" for what in differing)
-
-
-def _forms(spec: EnvironmentSpec) -> dict[str, str]:
-    """What a policy depends on, in words."""
-    mask = "none" if spec.action_mask is None else repr(spec.action_mask)
-    return {
-        "observations": _form(spec.observation, bounded=False),
-        "actions": _form(spec.action, bounded=True),
-        "action_mask": mask,
-    }
-
-
-def _form(space: SpaceSpec, *, bounded: bool) -> str:
-    shape = f"{list(space.shape)} of {space.dtype}"
-    match space.kind:
-        case "composite":
-            parts = (f"{name}: {_form(part, bounded=bounded)}" for name, part in space.parts)
-            return f"composite ({', '.join(parts)})"
-        case "discrete":
-            return f"discrete {space.start} to {space.start + space.n - 1}"
-        case "multi_discrete":
-            return f"multi_discrete {shape} with {list(space.counts)} from {list(space.starts)}"
-    return f"box {shape}" + (
-        f" from {_bound(space.low)} to {_bound(space.high)}" if bounded else ""
-    )
-
-
-def _bound(values: tuple[float, ...]) -> str:
-    return f"{values[0]:g}" if len(values) == 1 else f"[{', '.join(f'{v:g}' for v in values)}]"

@@ -50,6 +50,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
 from fast_core.monitor.view import RunSummary
+from fast_core.policy.start import take_start
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.run_state import no_checkpoint
 from fast_core.screens.access import check_page
@@ -116,6 +117,7 @@ def launch(
             run.remove()
             raise
         config = _with_environment(config, run, environment)
+        config = _with_start(config, run, resumes=resume_from is not None)
         if resume_from is not None:
             try:
                 checkpoint, manifest = copy_newest(
@@ -162,6 +164,33 @@ def _with_environment(config: RunConfig, run: RunDirectory, code: bytes | None) 
     return config_file.with_pickled(config, lambda _: str(run.environment))
 
 
+def _with_start(config: RunConfig, run: RunDirectory, *, resumes: bool) -> RunConfig:
+    """Put what the run begins from into it, so that it stands by itself.
+
+    Raises:
+        FastLoopError: It can't be read or written; nothing of the run is left.
+    """
+    named, loaded = config.policy.begins_from, config.policy.loaded
+    if named is None:
+        return config
+    recorded = None if loaded is None or loaded.get("from") != named else loaded
+    try:
+        if resumes and recorded is None:
+            raise ConfigError(
+                "policy.from is for a run that begins, --resume goes on from a checkpoint; leave "
+                "one of them out."
+            )
+        if resumes:  # what the checkpoint's run began with, long ago
+            named = taken = None
+        else:
+            taken = msgspec.to_builtins(take_start(named, recorded, run.start))
+    except FastLoopError:
+        run.remove()
+        raise
+    policy = msgspec.structs.replace(config.policy, begins_from=named, loaded=taken)
+    return msgspec.structs.replace(config, policy=policy)
+
+
 def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ()) -> Outcome:
     """Continue a run in its own directory from its newest complete checkpoint.
 
@@ -204,6 +233,12 @@ def _check_place(config: RunConfig, run: RunDirectory) -> None:
                 f"folder; got {getattr(config, key)!r}. For a new run that begins where this one "
                 f"is, `{new} {key}=...`."
             )
+    if config.policy.begins_from != before.policy.begins_from:
+        raise ConfigError(
+            f"policy.from is for a run that begins; this one goes on from its checkpoint. Launch "
+            f"another: `fastloop launch {shlex.quote(str(run.config))} policy.from="
+            f"{shlex.quote(str(config.policy.begins_from))}`."
+        )
 
 
 def with_saved_steps(config: RunConfig, manifest: Manifest) -> RunConfig:
@@ -244,6 +279,7 @@ def examine(config: RunConfig, interrupts: Interrupts) -> Verdict:
     with ExitStack() as stack:
         run = RunDirectory.create(config.directory, config.name, datetime.now())
         stack.callback(run.remove)
+        config = _with_start(config, run, resumes=False)
         tree = process_tree(config, run.logs / "fork-server.log", stack)
         return judge(config, lambda: look(tree, config, interrupts, runs=False), str(run.path))
 

@@ -31,6 +31,7 @@ _NAMED = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?P<name>:[^\W\d][\
 _UNSAFE = re.compile(r"[^\w.\-]")
 _SHOWN = 8
 ENVIRONMENT_FILE = "environment.pkl"
+START_FILE = "start.msgpack"
 _logger = logging.getLogger(__name__)
 _told: set[tuple[str, str]] = set()  # modules that are not a run's own, and where that lies
 SWEEP_FILE = "sweep.yaml"  # in the folder of the runs of a sweep
@@ -114,6 +115,11 @@ class RunDirectory:
     def environment(self) -> Path:
         """An environment that was given as a Python object; exists only if there was one."""
         return self.path / ENVIRONMENT_FILE
+
+    @property
+    def start(self) -> Path:
+        """What the run began with (``policy.from``); exists only if that was something."""
+        return self.path / START_FILE
 
     @property
     def events(self) -> Path:

@@ -22,7 +22,6 @@ from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
 from fast_core.envs import pickled
 from fast_core.envs.evaluation import make_runner
-from fast_core.envs.fitting import differences
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Env, Maker, make_env
 from fast_core.envs.place import VARIABLES, Place
@@ -38,7 +37,7 @@ from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.run.changes import evaluated
 from fast_core.seeding import Role, generators_kept
-from fast_core.spec import Branch, EnvironmentSpec, Tree
+from fast_core.spec import Branch, EnvironmentSpec, Tree, differences
 from fast_core.system.surroundings import expanded, variables_kept
 
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]

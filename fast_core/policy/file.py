@@ -71,6 +71,11 @@ class Parameter(msgspec.Struct, frozen=True):
     dtype: str
     data: bytes
 
+    @property
+    def array(self) -> Array:
+        """Its numbers; read-only."""
+        return np.frombuffer(self.data, np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
+
 
 class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that acting takes.
@@ -97,10 +102,7 @@ class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def arrays(self) -> list[Array]:
         """The parameters; read-only."""
-        return [
-            np.frombuffer(each.data, np.dtype(each.dtype).newbyteorder("<")).reshape(each.shape)
-            for each in self.parameters
-        ]
+        return [each.array for each in self.parameters]
 
 
 class BareFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,7 +141,7 @@ def describe(
     if played.pickled is not None:  # by its name alone: it is in the run, and stays there
         played = msgspec.structs.replace(played, pickled=Path(played.pickled).name)
     return PolicyFile(
-        algorithm=_plain(config.algorithm),
+        algorithm=plain(config.algorithm),
         environment=environment,
         parameters=tuple(
             Parameter(field.name, field.shape, "float32", array.astype("<f4").tobytes())
@@ -148,12 +150,12 @@ def describe(
         state_size=config.algorithm.state_size(environment),
         backend=config.algorithm.policy_backend(environment) if backend == "auto" else backend,
         precision=config.policy.precision,
-        played=_plain(played),
+        played=plain(played),
         origin=origin,
     )
 
 
-def _plain(section: Section) -> dict[str, Any]:
+def plain(section: Section) -> dict[str, Any]:
     """Keys and values as they come back from a file; what no file can hold, by its name."""
     plain: dict[str, Any] = from_msgpack(msgspec.msgpack.encode(section, enc_hook=str))
     return plain

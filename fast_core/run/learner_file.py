@@ -56,8 +56,21 @@ def load(path: Path) -> dict[str, object]:
         CheckpointError: The file is missing or damaged.
     """
     try:
-        state = _from_plain(from_msgpack(read_large(path)))
-    except (OSError, msgspec.MsgspecError, ValueError, TypeError) as error:
+        data = read_large(path)
+    except OSError as error:
+        raise CheckpointError(f"can't read the learner's state in {path}: {error}") from error
+    return unpack(data, str(path))
+
+
+def unpack(data: bytes, path: str) -> dict[str, object]:
+    """What `pack` made ``data`` of; ``path`` says where it is from.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    try:
+        state = _from_plain(from_msgpack(data))
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise CheckpointError(f"can't read the learner's state in {path}: {error}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds a {type(state).__name__}, not a learner's state")

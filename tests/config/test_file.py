@@ -585,7 +585,7 @@ def values(kind: inspect.Type, path: str) -> st.SearchStrategy[object]:
 
 def sections(kind: type[Section], path: str = "") -> st.SearchStrategy[Section]:
     fields = {
-        name: values(inspect.type_info(key.annotation), f"{path}.{name}" if path else name)
+        key.attribute: values(inspect.type_info(key.annotation), f"{path}.{name}" if path else name)
         for name, key in keys(kind).items()
     }
     if issubclass(kind, Fake):
@@ -653,7 +653,7 @@ def test_written_configuration_is_read_back_equal(run: RunConfig) -> None:
 def single_values(run: Section, prefix: str = "") -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for name, key in keys(type(run)).items():
-        value = getattr(run, name)
+        value = getattr(run, key.attribute)
         if isinstance(value, Section):
             if key.default is None:
                 found.append((f"{prefix}{name}", {}))

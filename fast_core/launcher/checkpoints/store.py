@@ -8,6 +8,7 @@ flushes everything and renames. What has no valid manifest is no checkpoint.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -176,5 +177,7 @@ def check_identity(
         if saved != wanted:
             raise OtherRun(
                 f"{key} must be as in the checkpoint to continue from it; {str(checkpoint)!r} "
-                f"has {saved or 'none'}, {source} {wanted}. Launch a new run to change it."
+                f"has {saved or 'none'}, {source} {wanted}. Launch a new run to change it; it can "
+                "begin with the networks of this one, where spaces and network stay: `fastloop "
+                f"launch CONFIG policy.from={shlex.quote(str(checkpoint.parent.parent))}`."
             )

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
-from fast_core.algorithm import Algorithm, Changeable
+import msgspec
+import numpy as np
+
+from fast_core.algorithm import Algorithm, Beginning, Changeable
 from fast_core.config import Values
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Change, Changed, Saved, SnapshotTaken
@@ -15,8 +19,15 @@ from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
+from fast_core.policy.start import (
+    Start,
+    check_start,
+    differing,
+    other_shapes,
+    read_start,
+)
 from fast_core.run.changes import with_changes
-from fast_core.run.learner_file import LEARNER_FILE, check, load, pack
+from fast_core.run.learner_file import LEARNER_FILE, check, load, pack, unpack
 from fast_core.run.structures import INSIGHTS
 from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
@@ -80,6 +91,45 @@ class LearningNode(Node):
     def learner_file(self) -> str:
         """Name of its file in a checkpoint."""
         return LEARNER_FILE
+
+    def begin(self) -> None:
+        """Take what the run begins with in place of first values, if that is anything.
+
+        Raises:
+            ConfigError: It is of other spaces or another network, or the learner can't.
+            CheckpointError: It can't be read.
+        """
+        plan = self.context.plan
+        if plan.config.policy.loaded is None:
+            return
+        start, _ = read_start(plan.config.policy.loaded)
+        settings, learner = plan.config.algorithm, self.algorithm
+        if not isinstance(learner, Beginning):
+            raise ConfigError(
+                f"policy.from: the learner of algorithm.name {settings.name!r} lacks begin_from "
+                "and begin_with, which fast_core.algorithm.Beginning describes."
+            )
+        check_start(start, settings, plan.environment)
+        try:
+            if start.learner:
+                state: dict[str, Any] = unpack(start.learner, start.source)
+                self._check_networks(start, state["algorithm"], learner.state_dict())
+                learner.begin_from(state["algorithm"])
+            else:
+                named = {each.name: each.array for each in start.parameters}
+                fields = settings.policy_fields(plan.environment)
+                learner.begin_with([named[field.name] for field in fields], start.env_steps)
+        except CheckpointError as error:
+            raise ConfigError(differing(start, str(error).rstrip("."))) from error
+
+    @staticmethod
+    def _check_networks(start: Start, there: Any, here: Any) -> None:
+        """Name the parameters that differ, of learners that give theirs by name."""
+        networks = there.get("parameters"), here.get("parameters")
+        if all(isinstance(each, dict) for each in networks):
+            shapes = [{name: np.shape(a) for name, a in each.items()} for each in networks]
+            if said := other_shapes(*shapes):
+                raise ConfigError(differing(start, said))
 
     # --- the policy ----------------------------------------------------------------------------
 
@@ -150,6 +200,7 @@ class LearningNode(Node):
             "version": self._version,
             "env_steps": self._env_steps,
             "algorithm": self.algorithm.state_dict(),
+            "environment": msgspec.to_builtins(self.context.plan.environment),
         }
 
     def restore(self, path: Path) -> dict[str, object]:

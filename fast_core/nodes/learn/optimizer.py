@@ -48,6 +48,8 @@ class OptimizerNode(LearningNode):
         super().setup()
         if self.context.plan.checkpoint is not None:
             self.restore(Path(self.context.plan.checkpoint) / self.learner_file)
+        else:
+            self.begin()
         self.use(self.context.plan.changed)
         self.publish()
 

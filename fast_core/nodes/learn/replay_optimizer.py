@@ -81,7 +81,11 @@ class ReplayOptimizerNode(LearningNode):
             self._begin_apart()
         if isinstance(self.algorithm, Prefetching):
             self._slots.announce = self.algorithm.prefetch
-        saved = self._continue(Path(plan.checkpoint)) if plan.checkpoint is not None else {}
+        saved: dict[str, object] = {}
+        if plan.checkpoint is not None:
+            saved = self._continue(Path(plan.checkpoint))
+        else:
+            self.begin()
         self.use(plan.changed)
         self._stepper = make_stepper(plan, self.context.memory, rank, self.algorithm, self._slots)
         if isinstance(state := saved.get("stepper"), dict):
