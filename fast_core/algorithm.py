@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -501,6 +501,10 @@ class Blueprint:
             ConfigError: The user's module is not what the algorithm needs.
         """
         return environment
+
+    def resolved(self, environment: EnvironmentSpec) -> Self:
+        """The same with what ``auto`` stands for in this environment, which a run then keeps."""
+        return self
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if this algorithm can't train in a run like this one."""

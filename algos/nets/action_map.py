@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
@@ -35,12 +36,10 @@ class ActionMap:
         if space.kind == "box":
             # In the space's own precision: float32 rounds some bounds of others to the outside.
             self.low, self.high = (bound.astype(space.dtype) for bound in space.bounds)
-            low, high = space.bounds
-            bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)
-            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-            if stretch and ((low != -1.0) | (high != 1.0)).any():
-                self.half = ((high - low) / 2).astype(np.float32)
-                self.middle: F32 = ((low + high) / 2).astype(np.float32)
+            half, middle = halves(space)
+            if stretch and ((half != 1.0) | (middle != 0.0)).any():
+                self.half = half.astype(np.float32)
+                self.middle: F32 = middle.astype(np.float32)
 
     def __call__(self, action: Array) -> Array:
         """Stretch and clip ``[B, ...]`` to the box, or count from the space's first choices."""
@@ -66,6 +65,14 @@ class ActionMap:
         """
         found: F32 = np.asarray(action, np.float32)
         return found if self.half is None else (found - self.middle) / self.half
+
+
+def halves(space: SpaceSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Half the width and the middle of a box's elements; 1 and 0 where a bound is not finite."""
+    low, high = space.bounds
+    bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)
+    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+    return (high - low) / 2, (low + high) / 2
 
 
 def in_units(to_environment: ActionMap, mean: F32, std: F32) -> tuple[F32, F32]:

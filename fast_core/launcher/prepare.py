@@ -72,6 +72,7 @@ def resolve(config: RunConfig, environment: EnvironmentSpec, cores: int) -> RunC
     return replace(
         config,
         horizon_env_steps=config.horizon,
+        algorithm=config.algorithm.resolved(environment),
         nodes=replace(
             nodes,
             env=replace(nodes.env, count=divided.env_nodes),

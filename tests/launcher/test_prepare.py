@@ -101,8 +101,17 @@ def test_numpy_is_refused_for_convolutions_before_anything_starts() -> None:
 def test_what_is_given_stays() -> None:
     nodes = NodesConfig(env=EnvNodesConfig(count=1), optimizer=OptimizerNodeConfig(threads=3))
     policy = PolicyConfig(backend="torch")
-    config = make_config(nodes=nodes, policy=policy, horizon_env_steps=7)
+    algorithm = PPOConfig(normalize_actions=False)
+    config = make_config(nodes=nodes, policy=policy, horizon_env_steps=7, algorithm=algorithm)
     assert resolve(config, CARTPOLE, 8) == config
+
+
+def test_what_auto_of_an_algorithm_stands_for_is_kept_by_the_run() -> None:
+    action = SpaceSpec("box", (1,), "float32", low=(900.0,), high=(1000.0,))
+    far = msgspec.structs.replace(CARTPOLE, action=action)
+    for environment, wanted in ((CARTPOLE, False), (far, True)):
+        resolved = resolve(make_config(), environment, 8).algorithm
+        assert isinstance(resolved, PPOConfig) and resolved.normalize_actions is wanted
 
 
 def test_resolved_configuration_resolves_to_itself_elsewhere() -> None:

@@ -1,4 +1,4 @@
-"""A task is learned wherever its numbers lie, if the observation's own type tells them apart."""
+"""A task is learned wherever its numbers lie, and in whatever unit they are."""
 
 from __future__ import annotations
 
@@ -42,6 +42,29 @@ class Grid(gymnasium.Env[Any, Any]):
         return self.look(), reward, False, self.count == 10, {}
 
 
+class Slide(gymnasium.Env[Any, Any]):
+    """A point is moved to 0 by a force that may be in any unit."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.observation_space = Box(-2, 2, (1,), np.float32)
+        self.action_space = Box(low, high, (1,), np.float32)
+        self.middle, self.half = (low + high) / 2, (high - low) / 2
+
+    def look(self) -> Any:
+        return np.array([self.place], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place, self.count = self.np_random.uniform(-1, 1), 0
+        return self.look(), {}
+
+    def step(self, action: Any) -> Any:
+        force = (float(action[0]) - self.middle) / self.half
+        self.place = float(np.clip(self.place + 0.3 * force, -2, 2))
+        self.count += 1
+        return self.look(), -abs(self.place), False, self.count == 50, {}
+
+
 PPO = {"algorithm": {"name": "ppo", "learning_rate": 1e-3, "hidden_sizes": [32]}}
 DQN = {
     "algorithm": {
@@ -79,3 +102,24 @@ def test_side_of_a_place_far_away_is_learned(
         config["rollout"] = {"shards": 1, "envs_per_shard": 8, "steps": 64}
     result = train(config, mode="inline")
     assert result.evaluation is not None and result.evaluation.mean > 9.5
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.01, 0.01), (900.0, 1000.0)])
+def test_actions_are_learned_in_whatever_unit_they_are(
+    tmp_path: Path, low: float, high: float
+) -> None:
+    """In the environment's own, PPO scored -7.7 and -93 of at most about -0.5."""
+    config = {
+        "name": "slide",
+        "directory": str(tmp_path),
+        "environment": {"id": f"{__name__}:Slide", "kwargs": {"low": low, "high": high}},
+        "algorithm": {"name": "ppo"},
+        "rollout": {"shards": 1, "envs_per_shard": 8, "steps": 128},
+        "evaluation": {"every_env_steps": 6144, "episodes": 10},
+        "stop": {"env_steps": 6144},
+        "metrics": {"sinks": []},
+    }
+    result = train(config, mode="inline")
+    assert result.evaluation is not None and result.evaluation.mean > -4
+    kept: Any = result.run.config.algorithm
+    assert kept.normalize_actions is True

@@ -122,7 +122,7 @@ def test_best_policy_is_replaced_only_by_one_as_good(tmp_path: Path) -> None:
     assert not again.offer(a_policy(5, 4.9)), "also after a restart"
 
 
-def test_a_file_of_before_numbers_had_an_origin_rounds_them_as_it_did(tmp_path: Path) -> None:
+def test_a_file_of_before_origins_and_units_acts_as_it_did(tmp_path: Path) -> None:
     config = make_config()
     doubles = msgspec.structs.replace(CARTPOLE.observation, dtype="float64")
     environment = msgspec.structs.replace(CARTPOLE, observation=doubles)
@@ -131,14 +131,15 @@ def test_a_file_of_before_numbers_had_an_origin_rounds_them_as_it_did(tmp_path: 
     arrays = [np.full(field.shape, 1e9, np.float32) for field in fields]
     origin = Origin(run="toy/1", version=1, env_steps=10)
     policy = describe(config, environment, arrays, origin)
-    algorithm = {k: v for k, v in policy.algorithm.items() if k != "center_observations"}
+    later = ("center_observations", "normalize_actions")
+    algorithm = {k: v for k, v in policy.algorithm.items() if k not in later}
     old = msgspec.structs.replace(
         policy, algorithm=algorithm, parameters=policy.parameters[: len(fields) - 1]
     )
     write_policy(tmp_path / "old", old)
     loaded = load_policy(tmp_path / "old")
     assert [each.name for each in loaded.file.parameters] == [f.name for f in fields[:-1]]
-    assert loaded.config.center_observations is False
+    assert [getattr(loaded.config, key) for key in later] == [False, False]
     assert loaded(np.zeros(4))[0] in (0, 1)
 
 

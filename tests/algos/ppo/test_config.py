@@ -5,6 +5,7 @@ import pytest
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
 def setup(rows: int) -> LearnerSetup:
@@ -68,3 +69,33 @@ def test_update_flops_grow_with_network_and_minibatch(make_environment):
     assert PPOConfig(minibatch_size=128).update_flops(environment, 1024) == 2 * small
     wide = PPOConfig(minibatch_size=64, hidden_sizes=(256, 256))
     assert wide.update_flops(environment, 1024) > 10 * small
+
+
+def bounds(*pairs):
+    low, high = zip(*pairs, strict=True)
+    return SpaceSpec("box", (len(pairs),), "float32", low=low, high=high)
+
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("action", "values", "normalizes"),
+    [
+        *[(bounds((-b, b)), {}, False) for b in (0.9, 1, 2, 4)],
+        *[(bounds((-b, b)), {}, True) for b in (0.01, 0.5, 5, 1e4)],
+        *[(bounds(pair), {}, True) for pair in ((0, 1), (900, 1000), (-1, 2))],
+        (bounds((-1, 1), (0, 1)), {}, True),
+        (bounds((-1, 1), (-INF, INF), (0, INF), (-3e38, 3e38)), {}, False),
+        (bounds((-1, 1), (7, 7)), {}, False),  # locked to one value
+        (bounds((-0.01, 0.01)), {"initial_log_std": -4.0}, False),
+        (bounds((-0.01, 0.01)), {"normalize_actions": False}, False),
+        (bounds((-1, 1)), {"normalize_actions": True}, True),
+        (SpaceSpec("discrete", (), "int64", n=2), {}, False),
+    ],
+)
+def test_unit_of_actions_is_left_behind_where_it_is_far_from_one(action, values, normalizes):
+    environment = EnvironmentSpec("Test-v0", SpaceSpec("box", (3,), "float32"), action)
+    config = PPOConfig(**values)
+    assert config.resolved(environment).normalize_actions is normalizes
+    assert config.shape(environment).stretched is normalizes

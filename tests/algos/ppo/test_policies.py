@@ -135,7 +135,8 @@ def test_clipped_actions_lie_within_bounds_that_float32_does_not_have(dtype):
 
 def test_one_bound_stands_for_all_dimensions():
     space = SpaceSpec("box", (2, 2), "float32", low=(-1.0,), high=(0.5,))
-    policy = PPOConfig().make_policy(EnvironmentSpec("Test-v0", IMAGE, space), PolicySetup("numpy"))
+    config = PPOConfig(normalize_actions=False)
+    policy = config.make_policy(EnvironmentSpec("Test-v0", IMAGE, space), PolicySetup("numpy"))
     sent = policy.environment_action(np.array([[[-7.0, 0.0], [0.4, 9.0]]], np.float32))
     np.testing.assert_allclose(sent, [[[-1.0, 0.0], [0.4, 0.5]]])
 
@@ -152,7 +153,7 @@ def test_actions_of_a_box_are_chosen_in_halves_of_its_width(make_environment, un
     expected = chosen * [2 * unit, 1.0] + [unit, 0.0]
     expected[2, 0] = 3 * unit
     np.testing.assert_array_equal(policy.environment_action(chosen), expected)
-    plain = PPOConfig().make_policy(environment, PolicySetup("numpy"))
+    plain = PPOConfig(normalize_actions=False).make_policy(environment, PolicySetup("numpy"))
     low, high = environment.action.bounds
     np.testing.assert_array_equal(plain.environment_action(chosen), np.clip(chosen, low, high))
 
