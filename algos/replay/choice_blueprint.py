@@ -24,13 +24,17 @@ class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
     )
 
     epsilon_initial: Annotated[
-        float, Meta(ge=0, le=1, description="Share of random actions at the first update.")
+        float, Meta(ge=0, le=1, description="Share of random actions at the run's first env step.")
     ] = 1.0
     epsilon_final: Annotated[
         float, Meta(ge=0, le=1, description="Share of random actions after epsilon_steps.")
     ] = 0.05
     epsilon_steps: Annotated[
-        Count, Meta(description="Env steps over which the share falls from one to the other.")
+        Count,
+        Meta(
+            description="Env steps over which the share falls from one to the other, from the "
+            "run's first on: those that fill the replay before the first update count too."
+        ),
     ] = 10_000
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
