@@ -96,6 +96,9 @@ MISTAKES = [
     Mistake("train sac Pendulum-v1", "train sac --env Pendulum-v1`", "train sac --env Pendulum-v1"),
     Mistake("train ppo --env-id CartPole-v1", "Did you mean --env", "train ppo --env CartPole-v1"),
     Mistake("train a2c --env CartPole-v1", "is 'ppo'", "train ppo --env CartPole-v1"),
+    Mistake("compare nowhere", "no such folder; '.' holds runs. `fastloop list", "list ."),
+    Mistake("eval nowhere", r"holds runs\. Name a run"),
+    Mistake("eval runs", "this folder holds m.*as `fastloop list` shows them", "list runs"),
     Mistake("train dqn --env CartPole-v1 --seed 3", "no dashes: seed=3"),
     Mistake("export runs/m", r"required: -o.*\n.*fastloop export runs/\S+ -o policy\.onnx"),
     Mistake(

@@ -49,7 +49,8 @@ def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> Envi
     if mode not in modes and not (mode == "human" and "rgb_array" in modes):
         raise ConfigError(
             f"environment {config.id!r} has no render mode {mode!r}; it has "
-            f"{', '.join(map(repr, modes)) or 'none'} (metadata['render_modes'])"
+            f"{', '.join(map(repr, modes)) or 'none'} (metadata['render_modes']). Its episodes "
+            "can be written as numbers: `fastloop eval RUN --record FILE.npz`."
         )
     if mode == "human":
         check_screen(config)

@@ -118,7 +118,7 @@ def _need_onnx() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise ExportError(
-            f"a .onnx file needs {', '.join(missing)}, which is not installed: "
+            f"a .onnx file needs what is not installed ({', '.join(missing)}): "
             f"run {to_install('onnx')}. .pt2 and .ts need nothing more."
         )
     release = tuple(int(part) for part in torch.__version__.split(".")[:2])

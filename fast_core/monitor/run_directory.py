@@ -103,7 +103,8 @@ class RunDirectory:
             return _newest(runs, lacks)
         raise ConfigError(
             f"no run at {str(path)!r}: a run directory has a config.yaml, "
-            f"but this folder holds {listing(given)}. Name a run directory or <directory>/<name>."
+            f"but this folder holds {listing(given)}. Name a run directory or <directory>/<name>, "
+            "as `fastloop list` shows them."
         )
 
     @property
@@ -342,14 +343,17 @@ def _why_no_folder(path: Path) -> str:
         return "it is a file. Name the folder it lies in."
     folder = path.parent
     if folder.is_dir():
-        return f"no such folder; {str(folder)!r} holds {listing(folder)}."
+        return (
+            f"no such folder; {str(folder)!r} holds {listing(folder)}. `fastloop list DIR` shows "
+            "the runs in a folder."
+        )
     return f"no such folder, and neither is {str(folder)!r}."
 
 
 def listing(folder: Path) -> str:
-    """Names of what ``folder`` holds, the first few."""
-    names = sorted(child.name for child in folder.iterdir())
+    """Names of the folders in ``folder``, the first few: a run is one."""
+    names = sorted(child.name for child in folder.iterdir() if child.is_dir())
     if not names:
-        return "nothing"
+        return "no folder"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -46,7 +46,7 @@ OPTIONAL = (
     ("cv2", "Atari", "atari"),
     ("mujoco", "MuJoCo", "mujoco"),
     ("Box2D", "LunarLander and the like", "box2d"),
-    ("envpool", "environment.backend envpool", "envpool"),
+    ("envpool", "environment.backend: envpool", "envpool"),
     ("imageio_ffmpeg", "--video", "video"),
     ("onnx", "exports to ONNX", "onnx"),
     ("uvicorn", "the page", "dashboard"),
@@ -200,7 +200,7 @@ def check_python(version: tuple[int, int, int]) -> Finding:
 
 def check_optional(module: str, use: str, extra: str, *, present: bool) -> Finding:
     """Whether an optional module is there; without it nothing is wrong."""
-    absent = f"not installed; {use} needs it: {to_install(extra)}"
+    absent = f"not installed; needed for {use}: {to_install(extra)}"
     return Finding(module, f"present, for {use}" if present else absent)
 
 

@@ -171,7 +171,7 @@ def test_missing_library_is_named_with_how_to_install_it(
 
     monkeypatch.setattr(formats_module, "find_spec", find)
     said = refused(tmp_path, "p.onnx", own(torch.tanh))
-    assert "needs onnx, onnxscript, onnxruntime, which is not installed" in said
+    assert "needs what is not installed (onnx, onnxscript, onnxruntime): run `pip" in said
     assert "pip install -e '.[onnx]'" in said
 
 

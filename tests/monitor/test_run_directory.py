@@ -85,9 +85,10 @@ def test_missing_run_error_lists_what_is_there(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_run_error_lists_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "a_file").write_text("")
     for number in range(10):
-        (tmp_path / f"file{number}").write_text("")
-    with pytest.raises(ConfigError, match=r"config\.yaml.*file0, .*file7 and 2 more"):
+        (tmp_path / f"name{number}").mkdir()
+    with pytest.raises(ConfigError, match=r"config\.yaml.*holds name0, .*name7 and 2 more"):
         RunDirectory.open(tmp_path)
 
 

@@ -100,12 +100,14 @@ def test_a_newer_format_is_refused_whatever_is_in_it(written: Path) -> None:
 
 
 def test_what_is_not_there_says_what_may_be_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no policy at '.*nowhere'.*holds nothing\. Name a run"):
+    with pytest.raises(
+        ConfigError, match=r"no policy at '.*nowhere'.*holds no folder\. Name a run"
+    ):
         load_policy(tmp_path / "nowhere")
     for source in (None, 5):
         with pytest.raises(ConfigError, match=f"takes the path of a run.*got {source}"):
             load_policy(source)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"no run at .*this folder holds nothing"):
+    with pytest.raises(ConfigError, match=r"no run at .*this folder holds no folder"):
         load_policy(tmp_path)
 
 

@@ -181,5 +181,5 @@ def test_oldest_versions_agree_with_the_requirements() -> None:
 def test_missing_optional_module_is_no_fault_but_says_how_to_get_it() -> None:
     absent = check_optional("cv2", "Atari", "atari", present=False)
     assert absent.ok
-    assert absent.value == f"not installed; Atari needs it: {to_install('atari')}"
+    assert absent.value == f"not installed; needed for Atari: {to_install('atari')}"
     assert check_optional("cv2", "Atari", "x", present=True).value == "present, for Atari"
