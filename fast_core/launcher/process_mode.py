@@ -15,6 +15,7 @@ from fast_core.launcher.processes.early import descriptors_needed, expected_node
 from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.processes.tree import ProcessTree
+from fast_core.launcher.processes.watched import Beats
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
@@ -37,7 +38,12 @@ class ProcessMode:
         """Start the fork server; ``stack`` ends every process."""
         self.sources: Sources | None = Sources()
         self._config, self._interrupts = session.config, session.interrupts
-        self._tree = process_tree(session.config, session.run.logs / "fork-server.log", stack)
+        beats = None
+        if session.config.callbacks or session.callbacks:  # user code that runs in this process
+            limit_s = session.config.supervision.work_timeout_s
+            beats = Beats(limit_s, session.interrupts.fileno())
+        log = session.run.logs / "fork-server.log"
+        self._tree = process_tree(session.config, log, stack, beats)
         self.folder = self._tree.directory
         self._hub: ZmqHub | None = None
 
@@ -64,15 +70,16 @@ class ProcessMode:
         return Supervisor(plan, self._tree, memory, self._hub, shell, self._interrupts, refresh)
 
 
-def process_tree(config: RunConfig, log: Path, stack: ExitStack) -> ProcessTree:
-    """A fork server that imports what the nodes of this run need."""
+def process_tree(
+    config: RunConfig, log: Path, stack: ExitStack, beats: Beats | None = None
+) -> ProcessTree:
+    """A fork server that imports what the nodes of this run need; ``beats`` as `Watchdog`."""
     if config.mode == "process":  # else only the probe starts here, for `validate`
         check_descriptors(descriptors_needed(config, resources.cores().granted))
     with blaming(config.algorithm):
         preload = preloaded(config)
-    tree = ProcessTree(
-        preload=preload, environment={**threads.ENVIRONMENT, **caches.variables()}, log=log
-    )
+    environment = {**threads.ENVIRONMENT, **caches.variables()}
+    tree = ProcessTree(preload=preload, environment=environment, log=log, beats=beats)
     stack.callback(tree.close, TERMINATE_GRACE_S)
     return tree
 

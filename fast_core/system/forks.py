@@ -105,6 +105,13 @@ def write_stacks() -> None:
     _writes_stacks = True
 
 
+def write_no_stacks() -> None:
+    """Leave `STACK_SIGNAL` as it was."""
+    global _writes_stacks
+    faulthandler.unregister(STACK_SIGNAL)
+    _writes_stacks = False
+
+
 def own() -> None:
     """Make this copy a process of FastLoop; the copies of user code are not."""
     global _process

@@ -25,7 +25,7 @@ from pathlib import Path
 from fast_core.errors import ConfigError, NodeFailed, TransportError
 from fast_core.launcher.processes.fork_server import NO_NODE, mark
 from fast_core.launcher.processes.interrupts import held_back
-from fast_core.launcher.processes.watched import Watchdog, describe_exit
+from fast_core.launcher.processes.watched import Beats, Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.forks import STACK_SIGNAL
 from fast_core.system.owner import this_process
@@ -122,13 +122,21 @@ class ProcessTree:
         watchdog: Cleans up if this process is killed.
     """
 
-    def __init__(self, *, preload: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        *,
+        preload: Sequence[str],
+        environment: dict[str, str],
+        log: Path,
+        beats: Beats | None = None,
+    ) -> None:
         """Start the watchdog and the fork server.
 
         Args:
             preload: Modules the server imports before it serves.
             environment: Additional environment variables of every process.
             log: File that takes the server's own output.
+            beats: As `Watchdog` takes them.
         """
         self.preload = tuple(preload)
         self.children: dict[str, Child] = {}
@@ -137,7 +145,7 @@ class ProcessTree:
         self._closed = False
         self.directory = Path(remains.new_path())
         self._spawned = 0
-        self.watchdog = Watchdog(self.directory)
+        self.watchdog = Watchdog(self.directory, beats)
         # Made only now, so that there is no moment at which a killed launcher would leave it.
         remains.make_folder(str(self.directory))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

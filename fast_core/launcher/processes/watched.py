@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from fast_core.launcher.processes.interrupts import held_back
+from fast_core.launcher.processes.watchdog import BEAT_S
+from fast_core.system import forks
 
 RESTARTS = 3
 _REAP_S = 1.0
 _END_S = 2.0
 _PACKET = 65_536
+
+
+class Beats(NamedTuple):
+    """What this process is told by that it does nothing any more.
+
+    Attributes:
+        limit_s: How long no Python may run in it, None for any time.
+        asked: A descriptor that is readable while it has not taken note of a signal.
+    """
+
+    limit_s: float | None
+    asked: int
 
 
 class Watchdog:
@@ -24,19 +41,31 @@ class Watchdog:
         fileno: Readable when `take` has something to say; None once nobody takes its place.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Start it; ``directory`` is the run's private folder."""
-        self._directory = directory
+    def __init__(self, directory: Path, beats: Beats | None = None) -> None:
+        """Start it; ``directory`` is the run's private folder.
+
+        With ``beats`` it also ends this process, and says why, where no Python runs in it.
+        """
+        self._directory, self._beats = directory, beats
         self._groups: set[int] = set()
         self._restarts = 0
+        self._over = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="beats", daemon=True)
         self._start()
+        if beats is not None:
+            forks.write_stacks()
+            self._beating.start()
 
     def _start(self) -> None:
         script = Path(__file__).parent / "watchdog.py"
         command = [sys.executable, "-I", "-S", str(script), str(script.parents[3])]
+        command.append(str(self._directory))
+        if (beats := self._beats) is not None:
+            command += [str(os.getpid()), str(beats.limit_s or 0), str(beats.asked)]
         with held_back():
             self._process = subprocess.Popen(
-                [*command, str(self._directory)],
+                command,
+                pass_fds=() if beats is None else (beats.asked,),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -67,6 +96,14 @@ class Watchdog:
         with contextlib.suppress(OSError, ValueError):  # it is gone, which `take` reports
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
+
+    def _beat(self) -> None:
+        """Say that Python runs, unless the watchdog is stopped and takes nothing."""
+        while not self._over.wait(BEAT_S):
+            with contextlib.suppress(OSError, ValueError):  # as in `_write`
+                assert self._process.stdin is not None
+                if select.select([], [self._process.stdin], [], 0)[1]:
+                    self._write("beat")
 
     def take(self) -> tuple[list[str], str]:
         """What it says it did, and how it ended if it has, with what follows from that."""
@@ -102,6 +139,10 @@ class Watchdog:
 
     def close(self) -> None:
         """Have it kill what has left the groups of dead children, and wait for its end."""
+        if self._beats is not None and not self._over.is_set():
+            self._over.set()
+            self._beating.join()
+            forks.write_no_stacks()
         if self._process.poll() is not None:  # only a watchdog does that
             self._close_pipes()
             self._start()
