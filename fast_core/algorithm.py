@@ -589,6 +589,9 @@ class Blueprint:
         `state_size` is not 0. It returns the actions ``[B, ...]`` that the environment takes, what
         `Policy.act` without exploration and `Policy.environment_action` make of the same; with
         memory a tuple of them and the state after them. None: there is no such module.
+
+        A module that takes numbers apart which float32 can't tell says what it counts them from,
+        by the place of their part and in its shape, in ``observation_origins``.
         """
         return None
 

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.nets.normalizer import F64, VARIANCE_FLOOR
+from fast_core.algos.nets.normalizer import F64
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Array = NDArray[np.generic]
 Bool = NDArray[np.bool_]
 I64 = NDArray[np.int64]
 LEAST_STEPS = 256  # of float32 in a deviation
+LEAST_DEVIATION = 1e-3
 
 
 @dataclass(frozen=True)
@@ -130,15 +131,15 @@ class ObservationEncoder:
         """Where numbers of this spread are to be counted from, for `centre`.
 
         That is their mean where float32 has few steps in a deviation there, else 0: what float32
-        can tell keeps its bits.
+        can tell keeps its bits. What never differed yet may come to by a little.
         """
         origin: F32 = np.zeros((2, self.size), np.float32)
-        far = np.spacing(np.abs(mean).astype(np.float32)) * LEAST_STEPS > np.sqrt(
-            variance + VARIANCE_FLOOR
-        )
+        step, deviation = np.spacing(np.abs(mean).astype(np.float32)), np.sqrt(variance)
         for part, place in self._places():
             if part.own is not None:
-                origin[:, place] = np.where(far[place], _in_two(mean[place], part.own), 0)
+                least = LEAST_DEVIATION if part.own.kind == "f" else 1.0
+                far = step[place] * LEAST_STEPS > np.maximum(deviation[place], least)
+                origin[:, place] = np.where(far, _in_two(mean[place], part.own), 0)
         return origin
 
     def _places(self) -> Iterator[tuple[_Numbers, slice]]:

@@ -120,11 +120,8 @@ class PolicyModule(nn.Module):
             self.register_buffer("inverse_std", _tensor(scaling.inverse_std))
 
     @property
-    def origins(self) -> dict[int, NDArray[np.generic]]:
-        """What numbers are counted from, by the place of their part and in its shape, where not 0.
-
-        Whoever writes a file must know: what holds such numbers has to tell them apart, too.
-        """
+    def observation_origins(self) -> dict[int, NDArray[np.generic]]:
+        """See `fast_core.algorithm.Blueprint.policy_module`."""
         return self.parts.origins
 
     def forward(self, *inputs: Tensor) -> Output:

@@ -46,7 +46,8 @@ def observation_type(interface: Interface) -> str:
             f"{interface.environment.id!r} go beyond that. Let them begin at 0 in a wrapper, or "
             "write .onnx, .pt2 or .ts."
         )
-    exact = max(map(_greatest, leaves)) <= _FLOAT_EXACT and not interface.origins
+    told_apart = any(origin.dtype.kind == "f" for origin in interface.origins.values())
+    exact = max(map(_greatest, leaves)) <= _FLOAT_EXACT and not told_apart
     return "float" if exact else "double"
 
 

@@ -107,7 +107,7 @@ def write(
     from fast_core.export.program import make_module
 
     module = make_module(config, environment, parameters)
-    origins = getattr(module, "origins", {})  # of FastLoop's own algorithms
+    origins = getattr(module, "observation_origins", {})
     interface = replace(make_interface(config, environment), origins=origins)
     job = Job(module, interface, draw(interface, 2))
     reference = Reference(config, environment, parameters)

@@ -146,3 +146,19 @@ def test_numbers_that_float32_can_tell_apart_are_counted_from_zero(space):
     assert encoder.wide == (space.dtype == "float64")
     obs = np.random.default_rng(0).integers(0, 3, (9, *space.shape)).astype(space.dtype)
     assert not encoder.find_origin(*encoder.spread(obs)).any()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "far"),
+    [
+        *[("float64", 40.0, False), ("float64", 5.4e6, True)],
+        *[("int64", 5, False), ("int64", 2**15, False), ("int64", 2**40, True)],
+    ],
+)
+def test_a_number_that_never_differed_is_far_where_float32_would_not_see_it_differ(
+    dtype, value, far
+):
+    space = SpaceSpec("box", (1,), dtype, low=(0.0,))
+    encoder = ObservationEncoder(EnvironmentSpec("Test-v0", space, ACTION), ())
+    origin = encoder.find_origin(*encoder.spread(np.full((9, 1), value, dtype)))
+    assert origin.any() == far
