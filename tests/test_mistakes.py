@@ -99,6 +99,11 @@ MISTAKES = [
     Mistake("compare nowhere", "no such folder; '.' holds runs. `fastloop list", "list ."),
     Mistake("eval nowhere", r"holds runs\. Name a run"),
     Mistake("eval runs", "this folder holds m.*as `fastloop list` shows them", "list runs"),
+    Mistake(
+        "launch environment.id=CartPole-v1",
+        "algorithm is needed too: algorithm.name=ppo",
+        "launch environment.id=CartPole-v1 algorithm.name=ppo",
+    ),
     Mistake("train dqn --env CartPole-v1 --seed 3", "no dashes: seed=3"),
     Mistake("export runs/m", r"required: -o.*\n.*fastloop export runs/\S+ -o policy\.onnx"),
     Mistake(
@@ -174,6 +179,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return Outcome("finished", "", None)
 
     monkeypatch.setattr("fast_core.launcher.launch", launch)
+    # It would take the standard output of the tests.
+    monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in FILES.items():

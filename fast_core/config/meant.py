@@ -13,7 +13,7 @@ _LISTED = 12  # keys of a group that a message names
 
 # What Stable-Baselines3, CleanRL, RLlib and others call it; of several keys the first that there
 # is with the algorithm.
-_ELSEWHERE = {
+ELSEWHERE = {
     "anneal_lr": ["algorithm.learning_rate_schedule"],
     "batch_size": ["algorithm.batch_size", "algorithm.minibatch_size"],
     "buffer_size": ["replay.capacity"],
@@ -45,7 +45,6 @@ _ELSEWHERE = {
     "num_workers": ["nodes.env.count"],
     "policy_kwargs": ["algorithm.hidden_sizes"],
     "rollout_fragment_length": ["rollout.steps"],
-    "seed_value": ["seed"],
     "tau": ["algorithm.target_rate"],
     "timesteps": ["stop.env_steps"],
     "total_timesteps": ["stop.env_steps"],
@@ -68,10 +67,10 @@ def key_meant(
         algorithm: Which one's keys those of the group are.
     """
     inside = f"{group}." if group else ""
-    elsewhere = [path for path in _ELSEWHERE.get(name.lower(), ()) if path in known]
+    elsewhere = [path for path in ELSEWHERE.get(name.lower(), ()) if path in known]
     elsewhere += [path for path in known if path.rpartition(".")[2] == name]
     near = difflib.get_close_matches(name, siblings, n=1)
-    if elsewhere and (not near or name.lower() in _ELSEWHERE):
+    if elsewhere and (not near or name.lower() in ELSEWHERE):
         return f"Did you mean {elsewhere[0]}?"
     if near:
         return f"Did you mean {inside}{near[0]}?"

@@ -112,6 +112,10 @@ class Command:
                 _add_option(parser, name, kind, declared, default)
         return parser
 
+    def options(self) -> list[str]:
+        """What it takes with dashes."""
+        return [name for action in self.parser()._actions for name in action.option_strings]
+
     def __call__(self, given: Sequence[str]) -> int:
         """Carry it out.
 
@@ -123,7 +127,7 @@ class Command:
             return self.run(**vars(parser.parse_args(given)))
         values, unknown = parser.parse_known_intermixed_args(given)
         if unknown:
-            raise WrongUse(f"no such option: {unknown[0]}{_meant(unknown[0], _options(parser))}")
+            raise WrongUse(f"no such option: {unknown[0]}{_meant(unknown[0], self.options())}")
         # argparse has an empty list for none
         found = {name: value for name, value in vars(values).items() if value != []}
         return self.run(**found)
@@ -145,7 +149,10 @@ def _add_argument(
         nargs = argparse.REMAINDER
     keywords: dict[str, Any] = {"default": default} if free else {}
     metavar, text = declared.metavar, declared.help.replace("%", "%%")
-    parser.add_argument(name, nargs=nargs, type=bare, metavar=metavar, help=text, **keywords)
+    added = parser.add_argument(
+        name, nargs=nargs, type=bare, metavar=metavar, help=text, **keywords
+    )
+    added.required = not free  # argparse takes a rest for needed
 
 
 def _add_option(
@@ -200,10 +207,6 @@ def _within(kind: Any, least: float | None, most: float | None) -> Callable[[str
     return read
 
 
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    return [name for action in parser._actions for name in action.option_strings]
-
-
 def _meant(typed: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(typed.partition("=")[0], known, n=1, cutoff=0.7)
     return f". Did you mean {near[0]}?" if near else ""
@@ -228,7 +231,7 @@ class Program:
     def options(self, name: str) -> list[str]:
         """What a command, or the first of a group, takes with dashes."""
         found = [each for key, each in self.commands.items() if key.split()[0] == name]
-        return [option for each in found for option in _options(each.parser())]
+        return [option for each in found for option in each.options()]
 
     def help(self, group: str = "") -> str:
         """What there is for people, who are given examples; a line each."""

@@ -10,6 +10,7 @@ from fast_core import __version__
 from fast_core.errors import ConfigError
 from fast_core.system import surroundings
 from fast_core.tools.command_line import Argument, Option, Program
+from fast_core.tools.host_commands import gops, lightzero
 
 if TYPE_CHECKING:
     from fast_core.config import RunConfig
@@ -478,132 +479,18 @@ def doctor() -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-@program.command(
+program.command(
     "gops",
     "fastloop gops example_train/dsac/dsac_mlp_pendulum_offserial.py --max_iteration 5000",
     "fastloop gops --off-policy-degree 2 --num-samplers 2 script.py",
     rest=True,
-)
-def gops(
-    script: Annotated[
-        Path, Argument(metavar="SCRIPT", help="A training script of GOPS, as it is.")
-    ],
-    arguments: Annotated[
-        list[str] | None, Argument(metavar="ARGS", help="The script's own arguments.")
-    ] = None,
-    degree: Annotated[
-        str | None,
-        Option(
-            "--off-policy-degree",
-            metavar="N",
-            help="Rounds of samples that may be ahead of training; -1 or auto: the run chooses. "
-            "By default 0, that is GOPS's own order, for serial trainers, else 1.",
-        ),
-    ] = None,
-    samplers: Annotated[
-        int | None,
-        Option("--num-samplers", least=1, metavar="N", help="Of serial trainers; others say it."),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        Option(least=1, metavar="N", help="Calls of a sampler's sample() that make a round."),
-    ] = None,
-    async_eval: Annotated[
-        bool, Option(help="Whether training goes on while an evaluation runs.")
-    ] = True,
-    staleness: Annotated[
-        int | None,
-        Option(
-            "--max-gradient-staleness",
-            least=0,
-            metavar="N",
-            help="With several algorithms: steps that may be committed between the weights of a "
-            "gradient and its own step. By default one less than there are algorithms.",
-        ),
-    ] = None,
-    fused: Annotated[
-        bool,
-        Option(
-            "--fused-optimizers",
-            help="Take Adam's steps by PyTorch's fused kernel: faster, with other rounding.",
-        ),
-    ] = False,
-    tensorboard: Annotated[
-        bool, Option(help="Whether the script's start_tensorboard() starts a server.")
-    ] = True,
-) -> int:
-    """Run a training script of GOPS with FastLoop's trainers, without Ray."""
-    from fast_core.integrations.gops.script import run_script
-
-    return run_script(
-        script,
-        arguments or [],
-        off_policy_degree=degree,
-        num_samplers=samplers,
-        samples_per_round=samples,
-        enable_async_eval=async_eval,
-        max_gradient_staleness=staleness,
-        fused_optimizers=fused,
-        tensorboard=tensorboard,
-    )
-
-
-@program.command(
+)(gops)
+program.command(
     "lightzero",
     "fastloop lightzero zoo/classic_control/cartpole/config/cartpole_muzero_config.py",
     "fastloop lightzero --num-collectors 2 config.py",
     rest=True,
-)
-def lightzero(
-    config: Annotated[
-        Path, Argument(metavar="CONFIG", help="A configuration of LightZero's, as it is.")
-    ],
-    arguments: Annotated[
-        list[str] | None, Argument(metavar="ARGS", help="Its own arguments.")
-    ] = None,
-    degree: Annotated[
-        str | None,
-        Option(
-            "--off-policy-degree",
-            metavar="N",
-            help="Collections that may be ahead of training, 1 by default; -1 or auto: the run "
-            "chooses.",
-        ),
-    ] = None,
-    collectors: Annotated[
-        int | None, Option("--num-collectors", least=1, metavar="N", help="1 by default.")
-    ] = None,
-    async_training: Annotated[
-        bool | None,
-        Option(
-            "--async-training/--own-loop",
-            help="Whether collecting goes on while the learner trains, or LightZero's own loop.",
-        ),
-    ] = None,
-    async_eval: Annotated[
-        bool | None,
-        Option("--async-eval/--no-async-eval", help="Whether both go on while an evaluation runs."),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        Option(metavar="NAME", help="process, the default, or thread: where collectors are."),
-    ] = None,
-) -> int:
-    """Train a configuration of LightZero's with collecting and evaluating beside training.
-
-    Options win over the keys of the same names in its main_config.policy.
-    """
-    from fast_core.integrations.lightzero.script import run_config
-
-    return run_config(
-        config,
-        arguments or [],
-        off_policy_degree=degree,
-        num_collectors=collectors,
-        enable_async_training=async_training,
-        enable_async_eval=async_eval,
-        async_backend=backend,
-    )
+)(lightzero)
 
 
 @program.command(
@@ -773,7 +660,12 @@ def _load(path: Path, overrides: list[str]) -> RunConfig:
 
         given = [str(path), *overrides]
         names = [each.partition("=")[2] for each in given if each.startswith("algorithm.name=")]
-        return of_environment(names[-1] if names else "ppo", None, given)
+        if not names:
+            raise ConfigError(
+                "without a configuration file the algorithm is needed too: algorithm.name=ppo, say "
+                "(or `fastloop train ppo --env CartPole-v1`)."
+            )
+        return of_environment(names[-1], None, given)
     from fast_core.algos.registry import algorithm_config_type
     from fast_core.config.file import load
     from fast_core.monitor.run_directory import RunDirectory

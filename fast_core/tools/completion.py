@@ -64,7 +64,8 @@ def candidates(program: Program, line: str) -> list[str]:
 
 
 def _possible(program: Program, before: list[str], word: str) -> Iterator[str]:
-    first = [name for name in program.commands if name.split()[: len(before)] == before]
+    told = [name for name, each in program.commands.items() if each.examples]
+    first = [name for name in told if name.split()[: len(before)] == before]
     if len(before) < 2 and first and before != first[0].split():
         yield from (name.split()[len(before)] for name in first)
         return
@@ -73,7 +74,7 @@ def _possible(program: Program, before: list[str], word: str) -> Iterator[str]:
         return
     declared = [*program.commands[name].parameters()]
     if word.startswith("-"):
-        yield from program.options(name)
+        yield from program.commands[name].options()
         return
     for parameter, kind, declaration, _ in declared:
         names = getattr(declaration, "names", "").split() or [f"--{parameter.replace('_', '-')}"]

@@ -14,6 +14,7 @@ from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config.explaining import explain
 from fast_core.config.file import loads
+from fast_core.config.meant import ELSEWHERE
 from fast_core.config.schema import paths
 from fast_core.errors import ConfigError
 from fast_core.tools.commands import program
@@ -111,10 +112,18 @@ def test_key_of_several_algorithms_is_explained_for_each() -> None:
         explain("rollout.n_envs", TYPES)
 
 
+def test_what_other_libraries_call_a_key_leads_to_one_that_there_is() -> None:
+    known = {*paths(RunConfig)}.union(*(paths(kind, "algorithm.") for kind in TYPES.values()))
+    for name, keys in ELSEWHERE.items():
+        assert known >= {*keys}, name
+
+
 @pytest.mark.parametrize(
     ("line", "includes", "excludes"),
     [
         ("fastloop la", "launch", "list"),
+        ("fastloop com", "compare", "complete"),
+        ("fastloop config validate x --s", "--show", "--markdown"),
         ("fastloop ", "config", "complete LINE"),
         ("fastloop config ", "explain", "launch"),
         ("fastloop launch ppo_c", "ppo_cartpole", "sac_pendulum"),
