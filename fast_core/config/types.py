@@ -229,7 +229,7 @@ class RolloutConfig(Section, frozen=True):
     """How much is collected for one ticket: shards x envs_per_shard x steps rows."""
 
     shards: Annotated[
-        Count, Meta(description="Fixed sets of environments; results depend on it.")
+        Count, Meta(description="Fixed sets of environments, at most 16384; results depend on it.")
     ] = 2
     envs_per_shard: Annotated[Count, Meta(description="Environments in each shard.")] = 16
     steps: Annotated[

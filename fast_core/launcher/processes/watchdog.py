@@ -101,8 +101,8 @@ def _end_launcher(pid: int, directory: str, why: str) -> None:
 
     text = (
         f"fastloop: process {pid} is ended: no Python ran in it {why}. A call in C keeps the "
-        "interpreter's lock, most likely in a callback; where it is stands above. Let it give the "
-        "lock back, or call it in a process of its own.\n"
+        "interpreter's lock, most likely in a callback: the stacks on its standard error show "
+        "where. Let it give the lock back, or call it in a process of its own.\n"
     )
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, forks.STACK_SIGNAL)
