@@ -178,15 +178,19 @@ class ModuleSpec(msgspec.Struct, frozen=True):
         return self.judges and not self.acts
 
 
+REWARD = "the reward"
+
+
 class Blur(msgspec.Struct, frozen=True):
-    """A number that float32 rounds more coarsely than it differed in a few steps.
+    """A number that is so far from 0 that what differs in it is hard to see.
 
     Attributes:
-        what: The reward, or which number of the observation.
+        what: `REWARD`, or which number of the observation; that float32 rounds more coarsely than
+            it differed in a few steps.
         dtype: What it is declared as.
         mean: Of it.
         deviation: Of it.
-        step: Between neighbours of float32 there; of rewards where values of states lie.
+        step: Between neighbours of float32 there.
     """
 
     what: str
@@ -215,8 +219,8 @@ class EnvironmentSpec(msgspec.Struct, frozen=True):
             the other), None where every action always is.
         cast: What of its observations is cast to what their space declares ("float64 for
             float32"), mostly nothing.
-        blurred: What of its observations and rewards float32 can't tell apart, as far as a few
-            steps showed, mostly nothing.
+        blurred: What of its observations float32 can't tell apart, and its reward if that is far
+            from 0, as far as a few steps showed; mostly nothing.
         tree: Where the leaves of a composite observation lie in what the environment returns,
             empty where it is none; see `fast_core.envs.records.rows_of`.
         one_per_process: Whether a process can have one of it only, as its

@@ -1,4 +1,4 @@
-"""What of observations and rewards float32 can't tell apart, as a few steps show."""
+"""What of observations float32 can't tell apart, and rewards far from 0, as a few steps show."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from fast_core.envs.records import assign, leaf_of, rows_of
 from fast_core.envs.rows import as_reward
-from fast_core.spec import Blur, EnvironmentSpec, SpaceSpec
+from fast_core.spec import REWARD, Blur, EnvironmentSpec, SpaceSpec
 
 Array = NDArray[np.generic]
 Step = Callable[[Any], Any]
 _MOST_NUMBERS = 10_000
 _NOISE = 2.0**-40  # of a number that is computed in float64 and always the same
-_VALUE_STEPS = 100  # whose rewards make a value, at a discount of 0.99
+# Of a reward of 100 and half its deviation of 0.5 PPO learned half; Gymnasium's have ten at most.
+_MOST_DEVIATIONS = 200
 
 
 class ShortLook:
@@ -60,14 +61,21 @@ class ShortLook:
             kept.append(np.array(leaf).reshape(len(rows), -1))
 
     def blurred(self) -> tuple[Blur, ...]:
-        """What float32 rounds more coarsely than it differs: of each part the worst number."""
-        found = []
+        """What float32 rounds more coarsely than it differs, of each part the worst; rewards."""
+        found: list[Blur] = []
         for name, kept in self._seen.items():
             what = f"of part {name!r} of the observation" if name else "of the observation"
-            for place, blur in _blurs(kept, self._numbers[name].dtype, 1):
-                found.append(replace(blur, what=f"number {place} {what}"))
-        rewards: list[Array] = [np.array([[each]]) for each in self._rewards]
-        return (*found, *(blur for _, blur in _blurs(rewards, "float64", _VALUE_STEPS)))
+            found += _blurs(kept, self._numbers[name].dtype, what)
+        return (*found, *self._far_reward())
+
+    def _far_reward(self) -> Iterator[Blur]:
+        """The reward, where nearly all of it is the same in every step."""
+        rewards = np.array(self._rewards or [0.0])
+        with np.errstate(all="ignore"):  # as below
+            mean, deviation = float(rewards.mean()), float(rewards.std())
+            step = float(np.spacing(np.float32(abs(mean))))
+        if _NOISE * abs(mean) < deviation < abs(mean) / _MOST_DEVIATIONS:
+            yield Blur(REWARD, "float64", mean, deviation, step)
 
 
 def _may_blur(leaf: SpaceSpec) -> bool:
@@ -76,8 +84,8 @@ def _may_blur(leaf: SpaceSpec) -> bool:
     return wide and 0 < leaf.size <= _MOST_NUMBERS
 
 
-def _blurs(rows: list[Array], dtype: str, times: int) -> Iterator[tuple[int, Blur]]:
-    """Of numbers ``[B, size]`` the one told apart worst where ``times`` its mean is rounded."""
+def _blurs(rows: list[Array], dtype: str, of: str) -> Iterator[Blur]:
+    """Of numbers ``[B, size]`` the one that is told apart worst, if float32 can't."""
     if not rows:
         return
     values = np.concatenate(rows)
@@ -86,13 +94,13 @@ def _blurs(rows: list[Array], dtype: str, times: int) -> Iterator[tuple[int, Blu
     exact = values.astype(np.float64 if floats else np.longdouble)
     with np.errstate(all="ignore"):  # NaN and infinity are somebody else's
         mean, deviation = exact.mean(axis=0), exact.std(axis=0)
-        step = np.spacing((np.abs(mean) * times).astype(np.float32))
+        step = np.spacing(np.abs(mean).astype(np.float32))
         noise = _NOISE * np.abs(mean) if floats else 0
         coarse = np.where((deviation > noise) & (deviation < step), step / deviation, 0)
     place = int(coarse.argmax())
     if coarse[place]:
         numbers = (float(each[place]) for each in (mean, deviation, step))
-        yield place, Blur("the reward", dtype, *numbers)
+        yield Blur(f"number {place} {of}", dtype, *numbers)
 
 
 def _widened(space: SpaceSpec) -> SpaceSpec:

@@ -22,7 +22,7 @@ from fast_core.memory import memory_available
 from fast_core.monitor.sinks import check_sinks
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
-from fast_core.spec import Blur, EnvironmentSpec
+from fast_core.spec import REWARD, Blur, EnvironmentSpec
 from fast_core.system import resources
 
 MANY_NUMBERS = 20_000_000
@@ -128,16 +128,20 @@ def remarks(plan: RunPlan) -> list[str]:
 
 def _blur_remark(plan: RunPlan, blur: Blur) -> str:
     """What can be done about numbers that float32 can't tell apart; nothing if it is done."""
-    settings, where = plan.config.algorithm, ""
+    settings = plan.config.algorithm
     normalizes = getattr(settings, "normalize_observations", None)
     centers = getattr(settings, "center_observations", None)
-    if blur.what == "the reward":
-        where = " in the sum of 100 of them, which values are"
-        advice = (
-            "Let the environment or a wrapper (environment.wrappers) leave out what they have in "
-            "common, unless it is meant to make episodes last"
+    seen = (
+        f"{blur.what} of {plan.environment.id!r} is about {blur.mean:.9g} and deviates by "
+        f"{blur.deviation:.2g} in the steps of the try-out"
+    )
+    if blur.what == REWARD:
+        return (
+            f"{seen}: what all have in common has to be learned before what differs. Let the "
+            "environment or a wrapper (environment.wrappers) leave it out, unless it is meant to "
+            "make episodes last"
         )
-    elif blur.dtype == "float32":
+    if blur.dtype == "float32":
         also = (
             "" if normalizes in (None, True) else ", and set algorithm.normalize_observations: true"
         )
@@ -151,9 +155,7 @@ def _blur_remark(plan: RunPlan, blur: Blur) -> str:
     else:
         advice = "Set algorithm.normalize_observations: true"
     return (
-        f"{blur.what} of {plan.environment.id!r} is about {blur.mean:.9g} and deviates by "
-        f"{blur.deviation:.2g} in the steps of the try-out, where float32, in which networks "
-        f"compute, has steps of {blur.step:.2g}{where}. {advice}"
+        f"{seen}, where float32, in which networks compute, has steps of {blur.step:.2g}. {advice}"
     )
 
 

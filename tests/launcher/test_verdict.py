@@ -17,7 +17,7 @@ from fast_core.errors import FastLoopError
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.verdict import Found, judge, remarks
 from fast_core.nodes.learn.devices import check_devices
-from fast_core.spec import Blur, SpaceSpec
+from fast_core.spec import REWARD, Blur, SpaceSpec
 from tests.nodes.stage import CARTPOLE
 
 TEXT = """\
@@ -130,7 +130,7 @@ def test_large_images_are_told_of(
 
 WIDE = Blur("number 3 of the observation", "float64", 5.4e6, 0.1, 0.5)
 NARROW = msgspec.structs.replace(WIDE, dtype="float32")
-REWARD = msgspec.structs.replace(WIDE, what="the reward", step=64)
+PAID = msgspec.structs.replace(WIDE, what=REWARD)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ REWARD = msgspec.structs.replace(WIDE, what="the reward", step=64)
         ("{name: random}", WIDE, "Count it from somewhere near in the environment or a wrapper"),
         ("{name: ppo}", NARROW, "Declare float64 in its observation space"),
         ("{name: dqn}", NARROW, "space, and set algorithm.normalize_observations: true"),
-        ("{name: ppo}", REWARD, "leave out what they have in common"),
+        ("{name: ppo}", PAID, "(environment.wrappers) leave it out, unless it is meant to make"),
     ],
 )
 def test_numbers_that_float32_cannot_tell_apart_are_told_of(
