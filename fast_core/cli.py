@@ -81,6 +81,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _without_dashes(arguments: Sequence[str]) -> str:
     """What was meant by a key of the configuration that is given as an option; else nothing."""
     from fast_core.config import RunConfig
+    from fast_core.config.meant import ELSEWHERE
     from fast_core.tools.commands import program
 
     if not arguments or arguments[0] not in ("launch", "train", "resume", "sweep", "config"):
@@ -89,8 +90,10 @@ def _without_dashes(arguments: Sequence[str]) -> str:
     for given, following in zip(arguments, [*arguments[1:], ""], strict=True):
         option, equals, value = given.partition("=")
         key = option.removeprefix("--")
-        is_key = key.partition(".")[0] in RunConfig.__struct_fields__ and option not in known
-        if option.startswith("--") and is_key:
+        if option in known or not option.startswith("--"):
+            continue
+        key = ELSEWHERE.get(key.replace("-", "_"), [key])[0]
+        if key.partition(".")[0] in RunConfig.__struct_fields__:
             follows = "VALUE" if following.startswith("-") else following or "VALUE"
             return f"{key}={value if equals else follows}"
     return ""

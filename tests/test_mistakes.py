@@ -104,6 +104,14 @@ MISTAKES = [
         "algorithm is needed too: algorithm.name=ppo",
         "launch environment.id=CartPole-v1 algorithm.name=ppo",
     ),
+    Mistake("run base.yaml", "Did you mean `fastloop launch`", "launch base.yaml"),
+    Mistake("base.yaml", "Did you mean `fastloop launch base.yaml`", "launch base.yaml"),
+    Mistake("help", "Did you mean `fastloop --help`", "--help"),
+    Mistake(
+        "train ppo --env CartPole-v1 --total-timesteps 100_000",
+        "no dashes: stop.env_steps=100_000",
+        "train ppo --env CartPole-v1 stop.env_steps=100_000",
+    ),
     Mistake("train dqn --env CartPole-v1 --seed 3", "no dashes: seed=3"),
     Mistake("export runs/m", r"required: -o.*\n.*fastloop export runs/\S+ -o policy\.onnx"),
     Mistake(

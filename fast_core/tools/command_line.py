@@ -20,6 +20,13 @@ Run = Callable[..., int]
 WRONG_USE = 2
 _METAVARS: dict[object, str] = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 _WIDTH = 100
+# What other programs call a command.
+_OTHER_NAMES = {
+    **dict.fromkeys(("run", "start"), "launch"),
+    **dict.fromkeys(("learn", "fit"), "train"),
+    **dict.fromkeys(("evaluate", "test"), "eval"),
+    **{"enjoy": "play", "ls": "list", "tune": "sweep", "help": "--help", "kill": "stop"},
+}
 
 
 @dataclass(frozen=True)
@@ -271,7 +278,11 @@ class Program:
                 return 0 if len(given) > 1 else WRONG_USE
             first, given = f"{first} {given[1]}", given[1:]
         if first not in self.commands:
-            raise WrongUse(f"no such command: {first}{_meant(first, [*self.commands, *groups])}")
+            meant = _OTHER_NAMES.get(first) or ("launch " + first if Path(first).is_file() else "")
+            hint = f". Did you mean `fastloop {meant}`?" if meant else ""
+            raise WrongUse(
+                f"no such command: {first}{hint or _meant(first, [*self.commands, *groups])}"
+            )
         command = self.commands[first]
         try:
             return command(given[1:])

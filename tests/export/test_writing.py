@@ -163,6 +163,14 @@ def test_module_that_depends_on_the_number_of_rows_is_refused(tmp_path: Path) ->
     assert "torch.export can't follow the policy" in said
 
 
+def test_missing_torch_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fast_core.export.exporting.find_spec", lambda name: None)
+    said = refused(tmp_path, "p.h", own(torch.tanh))
+    assert said.startswith("a .h file is made with torch") and "`pip install torch`" in said
+
+
 def test_missing_library_is_named_with_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

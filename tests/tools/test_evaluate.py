@@ -230,7 +230,9 @@ def test_environment_without_pictures_says_what_it_has(
 ) -> None:
     run = make_trained(tmp_path)
     monkeypatch.setattr("tests.launcher.trained_run.Drawing.metadata", {"render_modes": ["ansi"]})
-    with pytest.raises(ConfigError, match=r"no render mode 'rgb_array'; it has 'ansi'"):
+    with pytest.raises(
+        ConfigError, match=r"no render mode 'rgb_array'; it has 'ansi'.*--record FILE"
+    ):
         evaluate_run(run.path, None, video=Path("x.mp4"))
 
 
