@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -14,7 +15,14 @@ from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
-from tests.algos.replay_cases import ALL, environment_for, make_batch, make_config, make_learner
+from tests.algos.replay_cases import (
+    ALL,
+    changed,
+    environment_for,
+    make_batch,
+    make_config,
+    make_learner,
+)
 from tests.forms import slow_but
 
 
@@ -259,6 +267,23 @@ def test_next_batch_is_copied_while_the_device_sees_this_one(lazy, monkeypatch):
     kinds = [kind for kind, _ in lazy.log]
     assert kinds[0] == "use", "it is there: nothing is copied before it is used"
     assert set(theirs) & {place for kind, place in lazy.log if kind == "use"}
+
+
+@pytest.mark.parametrize("changes", [{}, {"network": "tests.algos.own_networks:Plain"}])
+def test_batch_that_was_sent_before_its_origin_was_known_is_sent_again(lazy, monkeypatch, changes):
+    environment = environment_for("sac")
+    doubles = msgspec.structs.replace(environment.observation, dtype="float64")
+    environment = msgspec.structs.replace(environment, observation=doubles)
+    plain, staged = replay_pair(
+        "sac", environment, monkeypatch, normalize_observations=True, **changes
+    )
+    drawn = [make_batch(environment, seed=seed) for seed in range(3)]
+    batches = [changed(b, obs=b.obs + 5.4e9, next_obs=b.next_obs + 5.4e9) for b in drawn]
+    for batch, later in zip(batches, [*batches[1:], None], strict=True):
+        if later is not None:
+            staged.prefetch(later)
+        ours, theirs = staged.update(batch), plain.update(batch)
+        np.testing.assert_allclose(ours.priority, theirs.priority, rtol=1e-5, atol=1e-6)
 
 
 def test_announced_batch_that_is_not_taken_is_forgotten(lazy, monkeypatch):
