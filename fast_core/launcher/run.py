@@ -171,16 +171,16 @@ def _with_start(config: RunConfig, run: RunDirectory, *, resumes: bool) -> RunCo
         FastLoopError: It can't be read or written; nothing of the run is left.
     """
     named, loaded = config.policy.begins_from, config.policy.loaded
-    if named is None:
+    if named is None and loaded is None:
         return config
     recorded = None if loaded is None or loaded.get("from") != named else loaded
     try:
-        if resumes and recorded is None:
+        if resumes and named is not None and recorded is None:
             raise ConfigError(
                 "policy.from is for a run that begins, --resume goes on from a checkpoint; leave "
                 "one of them out."
             )
-        if resumes:  # what the checkpoint's run began with, long ago
+        if resumes or named is None:  # what the checkpoint's run began with, long ago
             named = taken = None
         else:
             taken = msgspec.to_builtins(take_start(named, recorded, run.start))
@@ -234,10 +234,11 @@ def _check_place(config: RunConfig, run: RunDirectory) -> None:
                 f"is, `{new} {key}=...`."
             )
     if config.policy.begins_from != before.policy.begins_from:
+        wanted = shlex.quote(f"policy.from={config.policy.begins_from or 'null'}")
         raise ConfigError(
-            f"policy.from is for a run that begins; this one goes on from its checkpoint. Launch "
-            f"another: `fastloop launch {shlex.quote(str(run.config))} policy.from="
-            f"{shlex.quote(str(config.policy.begins_from))}`."
+            f"policy.from must stay {before.policy.begins_from!r}: a resumed run goes on from its "
+            "checkpoint. For a run that begins, "
+            f"`fastloop launch {shlex.quote(str(run.config))} {wanted}`."
         )
 
 

@@ -20,6 +20,7 @@ from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import memory_available
 from fast_core.monitor.sinks import check_sinks
+from fast_core.policy.start import check_start, read_start
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import REWARD, Blur, EnvironmentSpec
@@ -82,6 +83,7 @@ def judge(
 
     Raises:
         ConfigError, TopologyError, SegmentError: It can't; says which key to change.
+        CheckpointError: What it begins from can't be read.
     """
     with blaming(config.algorithm):
         check_topology(config)
@@ -102,6 +104,9 @@ def judge(
         )
         plan = with_room(plan, memory_available())
         scheduler_settings(plan, "")  # has rules of its own
+        if resolved.policy.loaded is not None and checkpoint is None:
+            start, _ = read_start(resolved.policy.loaded)
+            check_start(start, resolved.algorithm, found.environment)
         _check_torch(plan)
         check_disk(plan, kept_bytes)
         check_memory(plan)

@@ -18,7 +18,6 @@ from fast_core.config import AlgorithmConfig
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import Parameter, PolicyFile, best_policy_path, plain, read_policy
-from fast_core.policy.loading import run_config
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.run.learner_file import LEARNER_FILE
 from fast_core.spec import EnvironmentSpec, differences
@@ -177,7 +176,7 @@ def _of_folder(path: Path) -> Start:
             source=str(folder),
             version=manifest.version,
             env_steps=manifest.env_steps,
-            algorithm=plain(run_config(run.path).algorithm),
+            algorithm=_algorithm(run),
             environment=_environment(learner, run),
             learner=learner,
         )
@@ -188,6 +187,17 @@ def _of_folder(path: Path) -> Start:
             "policy to begin from."
         )
     return _of_policy(best, str(best_policy_path(run.path)))
+
+
+def _algorithm(run: RunDirectory) -> dict[str, Any]:
+    """The algorithm's configuration as it stands there: nothing that it names is imported."""
+    # here, because it imports YAML, which nodes do without
+    from fast_core.config import file as config_file
+    from fast_core.config import yaml_text
+
+    tree = yaml_text.parse(config_file.read_text(run.config), str(run.config)).tree
+    found = tree.get("algorithm")
+    return found if isinstance(found, dict) else {}
 
 
 def _environment(learner: bytes, run: RunDirectory) -> EnvironmentSpec | None:

@@ -133,11 +133,14 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 def test_what_goes_on_begins_from_nothing(tmp_path: Path) -> None:
     first = run(tmp_path, "ppo")
     second = begun(tmp_path, "ppo", first.directory)
-    with pytest.raises(ConfigError, match=r"policy.from is for a run that begins; .* policy.from="):
+    with pytest.raises(ConfigError, match=r"policy.from must stay None: .* policy.from="):
         resume(Path(first.directory), [f"policy.from={second.directory}"])
     path = str(Path(second.directory) / "config.yaml")
     goes_on = train(path, {"stop.env_steps": 128, "name": "third"}, resume=second.directory)
     assert goes_on.env_steps == 128
+    anew = train(path, {"policy.from": None}).run
+    assert not (Path(anew.directory) / "start.msgpack").exists()
+    assert same(learner(anew, 64), learner(first, 64)), "with first values"
     with pytest.raises(ConfigError, match="leave one of them out"):
         train(path, {"policy.from": str(first.directory) + "/"}, resume=second.directory)
 
@@ -164,3 +167,22 @@ def test_learners_that_can_not_begin_so_are_refused(tmp_path: Path) -> None:
     first = run(tmp_path, "ppo", algorithm={"name": "random"})
     with pytest.raises(ConfigError, match="'random' lacks begin_from and begin_with"):
         begun(tmp_path, "ppo", first.directory, algorithm={"name": "random"})
+
+
+@pytest.mark.process
+def test_processes_begin_from_the_same_bits(tmp_path: Path) -> None:
+    first = run(tmp_path, "ppo")
+    inline, nodes = (begun(tmp_path, "ppo", first.directory, mode=m) for m in ("inline", "process"))
+    assert same(learner(inline, 64), learner(nodes, 64))
+    with pytest.raises(ConfigError, match=r"'value.0.weight' of shape \(8, 4\), not \(9"):
+        begun(tmp_path, "ppo", first.directory, mode="process", algorithm__critic_sizes=[9])
+    assert len(list((tmp_path / "second").glob("*"))) == 2
+
+
+def test_nothing_is_imported_that_the_other_run_names(tmp_path: Path) -> None:
+    """Whoever made it: its networks are data."""
+    first = run(tmp_path, "ppo")
+    config = Path(first.directory) / "config.yaml"
+    text = config.read_text().replace("  name: ppo\n", "  name: not_there:Algorithm\n")
+    config.write_text(text)
+    assert begun(tmp_path, "ppo", first.directory).checkpoints

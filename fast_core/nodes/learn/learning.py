@@ -21,7 +21,6 @@ from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.start import (
     Start,
-    check_start,
     differing,
     other_shapes,
     read_start,
@@ -109,12 +108,13 @@ class LearningNode(Node):
                 f"policy.from: the learner of algorithm.name {settings.name!r} lacks begin_from "
                 "and begin_with, which fast_core.algorithm.Beginning describes."
             )
-        check_start(start, settings, plan.environment)
         try:
             if start.learner:
-                state: dict[str, Any] = unpack(start.learner, start.source)
-                self._check_networks(start, state["algorithm"], learner.state_dict())
-                learner.begin_from(state["algorithm"])
+                state = unpack(start.learner, start.source).get("algorithm")
+                if not isinstance(state, dict):
+                    raise CheckpointError(f"{start.source} holds no learner state")
+                self._check_networks(start, state, learner.state_dict())
+                learner.begin_from(state)
             else:
                 named = {each.name: each.array for each in start.parameters}
                 fields = settings.policy_fields(plan.environment)
