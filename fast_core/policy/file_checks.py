@@ -15,7 +15,7 @@ from fast_core.errors import FastLoopError
 from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
 
 MOST_BYTES = 256 << 20  # of one observation or action
-MOST_CHOICES = 1 << 31
+MOST_CHOICES = MOST_BYTES >> 2  # each is a float32 where it is observed or judged
 MOST_START = 1 << 62
 
 
@@ -85,7 +85,11 @@ def _check_leaf(what: str, space: SpaceSpec) -> None:
     elif space.kind == "discrete":
         if space.shape or not 0 < space.n <= MOST_CHOICES:
             raise ValueError(f"{what} has {space.n} choices in the shape {space.shape}")
-    elif len(space.counts) != space.size or not all(0 < n <= MOST_CHOICES for n in space.counts):
+    elif (
+        len(space.counts) != space.size
+        or min(space.counts, default=0) < 1
+        or sum(space.counts) > MOST_CHOICES
+    ):
         raise ValueError(f"{what} has the counts {space.counts[:8]} in the shape {space.shape}")
     firsts = (space.start, *space.starts)
     if len(space.starts) not in (0, space.size) or max(map(abs, firsts)) > MOST_START:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Nonfinite = Literal["fail", "act"]
 MOST_IDLE = 32  # networks that are kept ready: one for each call at a time
+_AS_EVER = nullcontext()
 _BUILDING = RLock()  # modules of a user's draw from torch's only random stream when they are made
 
 
@@ -66,10 +67,12 @@ class _Acting(NamedTuple):
     Attributes:
         policy: The networks.
         row: ``[1, ...]``, a single plain observation.
+        numbers: The same, flat.
     """
 
     policy: CheckedPolicy
     row: Array
+    numbers: Array
 
 
 class Policy:
@@ -121,6 +124,10 @@ class Policy:
         self._noise = self.config.noise(environment)
         self._state_size = self.config.state_size(environment)
         self._frames = environment.frames
+        self._kept = {
+            "memory": (self._state_size,) if self._state_size else None,
+            "frames": environment.observation.shape if self._frames > 1 else None,
+        }
         self._reader = ObservationReader(environment)
         self._quiet = np.zeros((1, *self._noise.shape), np.float32)
         self._stream: np.random.Generator | None = None
@@ -164,11 +171,8 @@ class Policy:
 
     def _built(self) -> _Acting:
         space = self.environment.observation
-        return _Acting(self.make_acting(), np.zeros((1, *space.shape), space.row_dtype))
-
-    def _give_back(self, acting: _Acting) -> None:
-        if len(self._idle) < MOST_IDLE:
-            self._idle.append(acting)
+        row: Array = np.zeros((1, *space.shape), space.row_dtype)
+        return _Acting(self.make_acting(), row, row.reshape(-1))
 
     def _check_fields(self) -> None:
         wanted = {field.name: field.shape for field in self.config.policy_fields(self.environment)}
@@ -218,19 +222,21 @@ class Policy:
             and obs.dtype == self._plain_dtype
             and state is None
         ):
+            idle = self._idle
             try:
-                acting = self._idle.pop()
+                acting = idle.pop()
             except IndexError:
                 acting = self._built()
-            policy, row = acting
+            policy, row, numbers = acting
             try:
                 row[0] = obs
-                if self._plain_floats and not usable(row):
+                if self._plain_floats and not usable(numbers):
                     self._reader.refuse(row)
                 output = policy.act(row, noise=self._quiet, explore=False)
                 return _copied(policy.environment_action(output.action)[0]), None
             finally:
-                self._give_back(acting)
+                if len(idle) < MOST_IDLE:
+                    idle.append(acting)
         rows, single = self._reader.read(obs)
         action, after = self._act(rows, self._checked(state, len(rows)), deterministic)
         return (action[0] if single else action), after
@@ -249,7 +255,7 @@ class Policy:
         except IndexError:
             acting = self._built()
         try:
-            with nullcontext() if unusable is None else np.errstate(all="ignore"):
+            with _AS_EVER if unusable is None else np.errstate(all="ignore"):
                 output = acting.policy.act(
                     rows if stack is None else stack,
                     noise=noise,
@@ -259,7 +265,8 @@ class Policy:
                 action = acting.policy.environment_action(output.action).copy()
             after = None if output.state is None else output.state.copy()
         finally:
-            self._give_back(acting)
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(acting)
         if stack is None and memory is None:
             return action, None
         if unusable is None:
@@ -284,16 +291,10 @@ class Policy:
     def _checked(self, state: PolicyState | None, count: int) -> PolicyState | None:
         if state is None:
             return None
-        wanted = {
-            "memory": (count, self._state_size) if self._state_size else None,
-            "frames": (count, *self.environment.observation.shape) if self._frames > 1 else None,
-        }
+        wanted = {name: shape and (count, *shape) for name, shape in self._kept.items()}
         has = isinstance(state, PolicyState)
-        found = {
-            name: np.shape(value) if has and (value := getattr(state, name)) is not None else None
-            for name in wanted
-        }
-        if has and found == wanted and any(found.values()):
+        found = {name: getattr(getattr(state, name, None), "shape", None) for name in wanted}
+        if has and found == wanted and any(wanted.values()):
             if state.memory is None or usable(state.memory):
                 return state
             raise PolicyError(

@@ -70,6 +70,7 @@ DAMAGED: list[tuple[str, Change, str]] = [
     ("ppo", put("environment", "action_mask", value="dqn"), "mask 'dqn' is no part of"),
     ("ppo", put("environment", "action", "n", value=0), "the action has 0 choices"),
     ("ppo", put("environment", "action", "n", value=1 << 40), "has 1099511627776 choices"),
+    ("ppo", put("environment", "action", "n", value=10**9), "has 1000000000 choices"),
     ("ppo", put("environment", "action", "start", value=-(1 << 63)), "the first choices"),
     ("ppo", put("environment", "id", value="\x1b[2J"), r"the name '\\x1b\[2J'"),
     ("ppo", put("parameters", 0, "shape", value=[-8, -4]), r"of shape \(-8, -4\)"),
