@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
+
+# Of a file that others may have written, where JSON has numbers of any length.
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class MetricsRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,8 +26,8 @@ class MetricsRow(msgspec.Struct, frozen=True, omit_defaults=True):
         videos: Paths of films by name, in the run directory; in the file only where there are any.
     """
 
-    env_steps: int
-    updates: int
+    env_steps: Int64
+    updates: Int64
     time_s: float
     values: dict[str, float | None]
     videos: dict[str, str] = {}

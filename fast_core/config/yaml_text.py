@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from fast_core.errors import ConfigError
-from fast_core.system.text import error_text
+from fast_core.system.text import encodable, error_text
 
 _TAG = "tag:yaml.org,2002:"
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
@@ -154,6 +154,9 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
         _check(size > 0, node, "an alias stands within what it stands for")
         return size, levels
     if isinstance(node, yaml.ScalarNode):
+        _check(
+            encodable(node.value) == node.value, node, "half a character, which no file can hold"
+        )
         number = node.tag in (f"{_TAG}int", f"{_TAG}float")
         _check(not number or len(node.value) <= _MOST_DIGITS, node, "a number has too many digits")
         return len(node.value) + 1, 1

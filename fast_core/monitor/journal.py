@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from fast_core.metrics import Int64
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.view import RunSummary
 from fast_core.system.decoding import JsonDecoder
@@ -16,7 +17,7 @@ from fast_core.system.regular_file import read_lines
 from fast_core.system.text import encodable
 
 SUMMARY = "summary"
-Fact = str | int | float | bool | None
+Fact = str | Int64 | float | bool | None
 
 
 class JournalEntry(msgspec.Struct, frozen=True):

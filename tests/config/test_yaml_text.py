@@ -150,6 +150,7 @@ def test_what_is_no_configuration_is_refused_with_the_reason(text: str, reason: 
         ("a: " + "[" * 150 + "]" * 150, "it is nested too deeply"),
         ("a: " + "[" * 50_000 + "]" * 50_000, "it is nested too deeply"),
         (f"a: {'1' * 1001}", "a number has too many digits"),
+        ('a: "\\uD800"', "half a character"),
         ("a: !!bool maybe", "a value can't be read"),
         ("a: !!int ''", "a value can't be read"),
         ("a: !!timestamp never", "a value can't be read"),

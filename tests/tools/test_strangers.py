@@ -203,3 +203,15 @@ def test_answer_without_an_end_is_refused(tmp_path: Path) -> None:
             list(client.ask(run, StatusRequest()))
         talker.join()
     shutil.rmtree(path.parent)
+
+
+def test_numbers_of_any_length_and_halves_of_characters_are_damage(tmp_path: Path) -> None:
+    run = RunDirectory(made_run(tmp_path, values=[1.0, 2.0]))
+    for path in (run.events, run.metrics):
+        path.write_text(path.read_text().replace('"env_steps": 200', f'"env_steps": {"9" * 400}'))
+    (found,) = list_runs(tmp_path)
+    assert (found.env_steps, found.last) == (100, 1.0)
+    assert fast_core.Run(run.path).evaluations["env_steps"].tolist() == [100]
+    run.config.write_text(run.config.read_text().replace("id: CartPole-v1", 'id: "\\uD800"'))
+    with pytest.raises(ConfigError, match="half a character"):
+        _ = fast_core.Run(run.path).config
