@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import re
 import textwrap
 import types
 import typing
@@ -70,6 +71,10 @@ class WrongUse(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1e3 too; no option begins so
+
     def error(self, message: str) -> NoReturn:
         raise WrongUse(message)
 

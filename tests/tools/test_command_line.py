@@ -65,6 +65,13 @@ def test_option_may_be_given_several_times() -> None:
     assert (values.modules, values.overrides, unknown) == (["a", "b"], ["x=1"], [])
 
 
+@pytest.mark.parametrize("number", ["-20", "-1e3", "-.5", "-1.5e-3"])
+def test_number_below_zero_is_no_option(number: str) -> None:
+    parser = program.commands["compare"].parser()
+    values, unknown = parser.parse_known_intermixed_args(["runs", "--score", number])
+    assert (values.score, unknown) == (float(number), [])
+
+
 @pytest.mark.parametrize("typed", ["--at 1e5", "--at 0", "--score x", "--at"])
 def test_value_that_an_option_does_not_take_is_refused(
     typed: str, capsys: pytest.CaptureFixture[str]
