@@ -33,6 +33,7 @@ from fast_core.run.parameters import ParameterPack
 from fast_core.seeding import generators_kept
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.surroundings import expanded, variables_kept
+from fast_core.system.text import error_text
 
 NEWEST = "newest"
 _ALONE = ("evaluation.environments={}", "evaluation.score_on=null")
@@ -188,12 +189,18 @@ def _of_checkpoint(run: RunDirectory, name: str, source: str) -> PolicyFile:
         CheckpointError: It is damaged.
     """
     manifest = check(run.checkpoints / name, only=(LEARNER_FILE,))
-    state = load(run.checkpoints / name / LEARNER_FILE)["algorithm"]
+    state = load(run.checkpoints / name / LEARNER_FILE)
     config = run_config(run.path)
     environment = _environment(run, config)
     setup = replace(config.learner_setup, device="cpu", compile=False)  # whatever it trained on
     learner = config.algorithm.make_algorithm(environment, setup)
-    learner.load_state_dict(cast("dict[str, object]", state))
+    try:
+        learner.load_state_dict(cast("dict[str, object]", state["algorithm"]))
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"the learner's state in checkpoint {name} of {run.path} is none of its algorithm "
+            f"({error_text(error)})"
+        ) from error
     pack = ParameterPack(config.algorithm.policy_fields(environment))
     flat = pack.empty()
     pack.pack(learner.policy_parameters(), flat)

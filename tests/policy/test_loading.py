@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,8 @@ from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.evaluation import evaluate
 from fast_core.policy.loading import run_config
+from fast_core.run.learner_file import load, save
+from tests.launcher.trained_run import make_trained
 
 
 def test_evaluations_elsewhere_do_not_bind_what_is_evaluated_later(tmp_path: Path) -> None:
@@ -56,3 +60,24 @@ def test_whoever_runs_what_a_run_names_looks_for_modules_where_it_found_them(
     with pytest.raises((CheckpointError, ConfigError)):
         read(run)
     assert sys.path[-1] == str(modules)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"random_state": "[" * 50_000}, {"statistics": 3}, {"optimizer_steps": [1]}, {}]
+)
+def test_checkpoint_whose_digests_hold_but_whose_state_was_made_up_is_damaged(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    run = make_trained(tmp_path, best=False)
+    (checkpoint,) = run.checkpoints.glob("0*")
+    file, manifest = checkpoint / "learner.msgpack", checkpoint / "manifest.json"
+    before = hashlib.sha256(file.read_bytes()).hexdigest()
+    size = file.stat().st_size
+    state = load(file)
+    save(file, {"algorithm": {**cast("dict[str, object]", state["algorithm"]), **changes}})
+    if not changes:
+        save(file, {})
+    text = manifest.read_text().replace(before, hashlib.sha256(file.read_bytes()).hexdigest())
+    manifest.write_text(text.replace(f'"nbytes": {size}', f'"nbytes": {file.stat().st_size}'))
+    with pytest.raises(CheckpointError, match="is none of its algorithm"):
+        load_policy(checkpoint)

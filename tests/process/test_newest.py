@@ -60,3 +60,15 @@ def test_later_run_of_another_time_zone_that_has_a_policy_is_the_newest(tmp_path
         late.name,
         early.path.name,
     ]
+
+
+def test_run_of_the_hour_that_came_again_is_the_newest(tmp_path: Path) -> None:
+    berlin, runs = ZoneInfo("Europe/Berlin"), []
+    for fold, minute in ((0, 50), (1, 10)):  # ten past two, after ten to three
+        made = datetime(2026, 10, 25, 2, minute, fold=fold, tzinfo=berlin)
+        runs.append(RunDirectory.create(tmp_path, "x", made))
+        runs[-1].write_config("name: x\n")
+    lines = fastloop(tmp_path, "list", ".", zone="Europe/Berlin")[0].splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [f"x/{run.path.name}" for run in reversed(runs)]
+    _, err = fastloop(tmp_path, "stop", "x", zone="Europe/Berlin", status=2)
+    assert f"the run '{runs[1].path}' does not run" in err
