@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fast_core.algorithm import ORIGIN
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.monitor.run_directory import RunDirectory
@@ -262,7 +263,10 @@ def check_start(start: Start, algorithm: AlgorithmConfig, environment: Environme
             found.append(f"algorithm.{key} {there!r}, not {here!r}")
     if not start.learner:
         fields = {field.name: field.shape for field in algorithm.policy_fields(environment)}
-        found.append(other_shapes({each.name: each.shape for each in start.parameters}, fields))
+        given = {each.name: each.shape for each in start.parameters}
+        if (ORIGIN in given) != (ORIGIN in fields):
+            found.append(f"algorithm.center_observations {ORIGIN in given}, not {ORIGIN in fields}")
+        found.append(other_shapes(given, fields))
     if said := "; ".join(filter(None, found)):
         raise ConfigError(differing(start, said))
 
