@@ -236,15 +236,10 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
-    # A host's objects travel between its own processes. What a user's module keeps is pickled to
-    # see whether it changes, and goes nowhere.
+    # A host's objects travel between its own processes.
     names = ("remote", "parcels", "transport", "tensors", "lightzero.hosts")
     senders = {f"fast_core.integrations.{name}" for name in names}
-    assert users(graph, "pickle") <= {
-        "fast_core.launcher.processes.tree",
-        "fast_core.algos.nets_torch.chain",
-        *senders,
-    }
+    assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
 
 def test_only_one_module_decodes_what_others_may_have_written() -> None:

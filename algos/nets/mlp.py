@@ -243,8 +243,7 @@ class NumpyMlp:
 
     def _down_to_inputs(self, inputs: slice, columns: slice) -> F32:
         # All members' first layers as one: the sum over members is part of the product.
-        weight = self._weights[0][:, :, inputs]
-        weight = weight.reshape(-1, weight.shape[2])
+        weight = self._weights[0].reshape(-1, self._shape.inputs)[:, inputs]
         product: F32 = np.matmul(weight.T, self._delta[:, columns])
         return product
 

@@ -84,17 +84,6 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
         """Running averages that are kept of each critic."""
         return 0
 
-    def by_hand(self, environment: EnvironmentSpec, setup: LearnerSetup) -> bool:
-        """Whether gradients are written by hand: of a user's modules, those of plain layers."""
-        if not self.modular:
-            return True
-        ours = not self.always_torch and self.torch_learner.startswith("fast_core.algos.")
-        plain = setup.device == "cpu" and setup.precision == "fp32"
-        if not (ours and plain and self.backend == "auto"):
-            return False
-        are_chains = own("fast_core.algos.replay.chain_vectors:are_chains")
-        return bool(are_chains(self, environment, setup.seed))
-
     def add_networks(self, layout: Layout, environment: EnvironmentSpec) -> None:
         """Append critics, their averages and the policy."""
         layout.add_network("critics", self.critic_shape(environment), target=True)

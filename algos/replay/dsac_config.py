@@ -58,9 +58,9 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        self.check(environment, setup)
-        if not self.by_hand(environment, setup):
+        if self.modular:
             return super().make_algorithm(environment, setup)
+        self.check(environment, setup)
         from fast_core.algos.replay.dsac import DSAC
 
         return DSAC(
@@ -97,9 +97,9 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        self.check(environment, setup)
-        if not self.by_hand(environment, setup):
+        if self.modular:
             return super().make_algorithm(environment, setup)
+        self.check(environment, setup)
         from fast_core.algos.replay.dsac import DSACT
 
         return DSACT(

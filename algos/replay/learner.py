@@ -35,7 +35,6 @@ from fast_core.algos.replay.vectors import (
 )
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
-from fast_core.system.importing import own
 
 STATE_FORMAT = 1
 FIRST_VALUES, NOISE = 0, 1  # purposes of random streams
@@ -109,11 +108,7 @@ class ReplayLearner(ABC):
         self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
     ) -> None:
         """Make the vectors with their first values, and what takes batches."""
-        if self._settings.modular:
-            make = own("fast_core.algos.replay.chain_vectors:chain_vectors")
-            self._vectors = make(self._settings, environment, setup)
-        else:
-            self._vectors = _make_vectors(self._settings, self._layout, setup)
+        self._vectors = _make_vectors(self._settings, self._layout, setup)
         self._inputs = self._vectors.inputs(self._encoder, actions, limit)
 
     # --- updates -------------------------------------------------------------------------------

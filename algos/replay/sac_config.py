@@ -46,9 +46,9 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        self.check(environment, setup)
-        if not self.by_hand(environment, setup):
+        if self.modular:
             return super().make_algorithm(environment, setup)
+        self.check(environment, setup)
         from fast_core.algos.replay.sac import SAC
 
         return SAC(self, environment, setup, critics_in_target=self.critics_in_target)

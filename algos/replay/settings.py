@@ -127,8 +127,8 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             "either way. auto: torch on other devices than the CPU, with convolutions and with "
             "nodes.optimizer.precision bf16; otherwise numpy, which needs no torch. On one thread "
             "of two layers it was twice as fast 64 wide, 1.2 times 256 wide (with gelu as fast), "
-            "and 512 wide torch was up to 1.5 times as fast: try it with wide networks. With a "
-            "network of your own torch: always autograd; auto: see docs/own-networks.md."
+            "and 512 wide torch was up to 1.5 times as fast: try it with wide networks. A "
+            "network of your own is torch's either way, and differentiated by autograd."
         ),
     ] = "auto"
     random_warmup: Annotated[

@@ -40,9 +40,9 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner."""
-        self.check(environment, setup)
-        if not self.by_hand(environment, setup):
+        if self.modular:
             return super().make_algorithm(environment, setup)
+        self.check(environment, setup)
         from fast_core.algos.replay.td3 import TD3
 
         return TD3(

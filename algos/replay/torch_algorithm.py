@@ -40,7 +40,6 @@ from fast_core.algos.replay.torch_networks import (
     pick,
     width,
 )
-from fast_core.algos.replay.vectors import Layout
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.system.importing import named
@@ -198,40 +197,26 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
             parts = cls.modules(given, environment, seen)
             return Networks(encoder, parts, bf16=bf16, random=random)
 
-    @classmethod
-    def first(
-        cls,
-        settings: ReplaySettings,
-        environment: EnvironmentSpec,
-        layout: Layout,
-        *,
-        seed: int,
-        bf16: bool = False,
-    ) -> tuple[Networks, F32]:
-        """All networks as a run of this seed begins with them, and their values as ``layout``."""
-        environment = msgspec.structs.replace(environment, modules=settings.modules(environment))
-        sequence = np.random.SeedSequence(seed, spawn_key=(FIRST,))
-        own_seed = int(sequence.generate_state(1)[0])
-        networks = cls.build(settings, environment, seed=own_seed, bf16=bf16)
-        flat: F32 = np.zeros(layout.size, np.float32)
-        places = {p.name: p for p in layout.parameters}
-        for _, name, tensor in networks.named_tensors():
-            places[name].view(flat)[...] = tensor.detach().numpy()
-        return networks, flat
-
     def _allocate(
         self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
     ) -> None:
         settings, bf16 = self._settings, setup.precision == "bf16"
-        (self.online, flat), (self.target, _) = (
-            self.first(settings, environment, self._layout, seed=setup.seed, bf16=bf16)
-            for _ in range(2)
+        looked_at = settings.modules(environment)
+        environment = msgspec.structs.replace(environment, modules=looked_at)
+        sequence = np.random.SeedSequence(setup.seed, spawn_key=(FIRST,))
+        seed = int(sequence.generate_state(1)[0])
+        self.online, self.target = (
+            self.build(settings, environment, seed=seed, bf16=bf16) for _ in range(2)
         )
+        flat: F32 = np.zeros(self._layout.size, np.float32)
+        places = {p.name: p for p in self._layout.parameters}
+        for _, name, tensor in self.online.named_tensors():
+            places[name].view(flat)[...] = tensor.detach().numpy()
         self._modular = ModuleVectors(self._layout, flat, setup, epsilon=settings.adam_epsilon)
         self._vectors, self._upload = self._modular, self._modular.uploader
         self._device = torch.device(setup.device)
         self._modular.bind(self.online, self.target)
-        self._draws = any(module.random for module in settings.modules(environment))
+        self._draws = any(module.random for module in looked_at)
         scaling = None if limit is None else self._modular.scaling(limit)
         discrete = environment.action.kind == "discrete"
         self._batches = Batches(self._encoder, self._upload, scaling, discrete=discrete)

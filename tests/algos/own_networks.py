@@ -140,22 +140,6 @@ class Both(nn.Module):
         return self.layers(obs if action is None else torch.cat([obs, action], 1))
 
 
-class Wide(nn.Module):
-    """A network itself, as wide as those of the papers."""
-
-    def __init__(self, observation, actions=0, width=256):
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(observation.size + actions, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.ReLU(),
-        )
-
-    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
-        return self.layers(obs if action is None else torch.cat([obs, action], 1))
-
-
 class Exploding(Plain):
     """Infinite while it learns, but for the batches that it is tried with."""
 

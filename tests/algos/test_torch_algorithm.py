@@ -77,6 +77,51 @@ def test_learns_to_the_rounding_what_is_written_by_hand(name, more):
             np.testing.assert_allclose(state[same_name(each)], array, rtol=1e-3, atol=5e-5)
 
 
+def as_own(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """A parameter of networks with one hidden layer as those of `Both` have it, one for each."""
+    part, *rest = name.split(".")
+    if not rest:
+        return {same_name(name): array}
+    index, kind = rest
+    place, array = ("own.layers.0", array) if index == "0" else ("head", array[:, None])
+    prefixes = ["policy"] if part == "policy" else [f"{part}.{i}" for i in range(len(array))]
+    return {f"{pre}.{place}.{kind}": one for pre, one in zip(prefixes, array, strict=True)}
+
+
+@pytest.mark.parametrize("name", BOX)
+def test_every_network_itself_goes_on_from_what_was_learned_by_hand(name):
+    """As runs do that begun when such networks were learned in NumPy, with Adam's moments."""
+    environment = environment_for(name)
+    by_hand = make_config(name, hidden_sizes=(8,))
+    config = make_config(name, network=f"{HERE}:Both", hidden_sizes=None)
+    own, theirs = (make_learner(each, environment) for each in (config, by_hand))
+    for turn in range(2):
+        theirs.update(make_batch(environment, seed=turn))
+    state = theirs.state_dict()
+    for where in ("parameters", "targets"):
+        state[where] = {
+            key: array
+            for each, values in state[where].items()
+            for key, array in as_own(each, values).items()
+        }
+    places = {p.name: p for p in config.layout(environment).parameters}
+    for where in ("first_moment", "second_moment"):
+        moments = np.zeros_like(state[where])
+        for p in by_hand.layout(environment).parameters:
+            for key, array in as_own(p.name, p.view(state[where])).items():
+                places[key].view(moments)[...] = array
+        state[where] = moments
+    own.load_state_dict(state)
+    for turn in range(2, 5):
+        mine, wanted = (each.update(make_batch(environment, seed=turn)) for each in (own, theirs))
+        assert mine.metrics == pytest.approx(wanted.metrics, rel=1e-4, abs=1e-5)
+        np.testing.assert_allclose(mine.priority, wanted.priority, rtol=1e-4, atol=1e-5)
+    found, wanted = (each.state_dict()["parameters"] for each in (own, theirs))
+    for each, values in wanted.items():
+        for key, array in as_own(each, values).items():
+            np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=1e-5, err_msg=key)
+
+
 KINDS = ["Plain", "Both", "Fourier", "Quiet", "Positions"]
 
 
@@ -144,9 +189,8 @@ def test_policy_acts_with_what_travels(name, network):
     from fast_core.algorithm import PolicySetup
 
     environment = environment_for(name)
-    own = {"network": f"{HERE}:{network}", "hidden_sizes": None}
-    config = make_config(name, **own)
-    learner = make_learner(make_config(name, **own, backend="torch"), environment)
+    config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
+    learner = make_learner(config, environment)
     learner.update(make_batch(environment))
     policy = config.make_policy(environment, PolicySetup("torch"))
     policy.load(learner.policy_parameters())
