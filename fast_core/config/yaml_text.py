@@ -35,6 +35,7 @@ _OPENED = {
 
 MOST_BYTES = 1 << 20  # of a file; those of the largest sweeps have a twentieth
 MOST_TEXT = 1 << 22  # characters, with what each alias stands for written out
+_NODE = 40  # characters that a value weighs more than its text: 100,000 values are too many, too
 MOST_LEVELS = 100
 _MOST_DIGITS = 1000  # numbers by sixties are read in time that grows with their square
 
@@ -159,12 +160,15 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
         )
         number = node.tag in (f"{_TAG}int", f"{_TAG}float")
         _check(not number or len(node.value) <= _MOST_DIGITS, node, "a number has too many digits")
-        return len(node.value) + 1, 1
+        return len(node.value) + _NODE, 1
     known[id(node)] = 0, 0  # it is being looked at
     pairs = isinstance(node, yaml.MappingNode)
     below = [each for pair in node.value for each in pair] if pairs else node.value
     found = [_measure(each, known) for each in below]
-    size, levels = 1 + sum(size for size, _ in found), 1 + max([0, *(each for _, each in found)])
+    size, levels = (
+        _NODE + sum(size for size, _ in found),
+        1 + max([0, *(each for _, each in found)]),
+    )
     _check(size <= MOST_TEXT, node, "what its aliases stand for is too much when written out")
     _check(levels <= MOST_LEVELS, node, "it is nested too deeply")
     known[id(node)] = size, levels
