@@ -155,9 +155,8 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
         _check(size > 0, node, "an alias stands within what it stands for")
         return size, levels
     if isinstance(node, yaml.ScalarNode):
-        _check(
-            encodable(node.value) == node.value, node, "half a character, which no file can hold"
-        )
+        whole = encodable(node.value) == node.value
+        _check(whole, node, "half a character, which no file can hold")
         number = node.tag in (f"{_TAG}int", f"{_TAG}float")
         _check(not number or len(node.value) <= _MOST_DIGITS, node, "a number has too many digits")
         return len(node.value) + _NODE, 1
@@ -165,11 +164,9 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
     pairs = isinstance(node, yaml.MappingNode)
     below = [each for pair in node.value for each in pair] if pairs else node.value
     found = [_measure(each, known) for each in below]
-    size, levels = (
-        _NODE + sum(size for size, _ in found),
-        1 + max([0, *(each for _, each in found)]),
-    )
-    _check(size <= MOST_TEXT, node, "what its aliases stand for is too much when written out")
+    size = _NODE + sum(each for each, _ in found)
+    levels = 1 + max((each for _, each in found), default=0)
+    _check(size <= MOST_TEXT, node, "it is too much with what its aliases stand for written out")
     _check(levels <= MOST_LEVELS, node, "it is nested too deeply")
     known[id(node)] = size, levels
     return size, levels

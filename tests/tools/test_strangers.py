@@ -140,12 +140,12 @@ def test_aliases_that_would_fill_memory_are_told_and_hide_no_other(tmp_path: Pat
     (found,) = [each for each in list_runs(tmp_path) if each.path == run.path]
     assert (found.algorithm, found.environment) == ("", "")
     assert len(compare([tmp_path]).rows) == 1
-    with pytest.raises(ConfigError, match="what its aliases stand for is too much"):
+    with pytest.raises(ConfigError, match="it is too much with what its aliases stand for"):
         compare([run.path])
-    with pytest.raises(ConfigError, match="what its aliases stand for is too much"):
+    with pytest.raises(ConfigError, match="it is too much with what its aliases stand for"):
         Configurations().read(run)
     said = commands(tmp_path, ["config", "validate", str(run.config)])
-    assert "what its aliases stand for is too much when written out (line 7" in said
+    assert "it is too much with what its aliases stand for written out (line " in said
 
 
 def commands(folder: Path, *lines: list[str]) -> str:
