@@ -32,13 +32,29 @@ def is_stopped(pid: int) -> bool:
     return process_state(pid).startswith("stopped")
 
 
+def is_held_up(pid: int) -> bool:
+    """Whether something outside keeps a process from going on: a stop, a debugger, a disk.
+
+    What a thread reads from a file or from swap it waits for with Python's lock, if it has that.
+    """
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    states = {_state(f"/proc/{pid}/task/{thread}/stat") for thread in threads}
+    return bool(states & {"D", "T", "t"}) or is_traced(pid)
+
+
 def process_state(pid: int) -> str:
     """What the main thread of a process does, in words; empty where the kernel does not say."""
+    return _STATES.get(_state(f"/proc/{pid}/stat"), "")
+
+
+def _state(path: str) -> str:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        return Path(path).read_text("utf-8", "replace").rpartition(")")[2].split()[0]
     except OSError:
         return ""
-    return _STATES.get(stat.rpartition(")")[2].split()[0], "")
 
 
 def program_without(pid: int, file: int) -> str:

@@ -11,7 +11,13 @@ import sys
 
 import pytest
 
-from fast_core.system.process_state import STOPPED, is_traced, process_state, program_without
+from fast_core.system.process_state import (
+    STOPPED,
+    is_held_up,
+    is_traced,
+    process_state,
+    program_without,
+)
 from tests.process.harness import eventually
 
 
@@ -20,11 +26,14 @@ def test_says_what_a_process_does() -> None:
     with subprocess.Popen([sys.executable, "-c", program]) as child:
         try:
             eventually(lambda: process_state(child.pid) == "asleep in a system call", "sleep")
+            assert not is_held_up(child.pid)
             os.kill(child.pid, signal.SIGSTOP)
             eventually(lambda: process_state(child.pid) == STOPPED, "the stop")
+            assert is_held_up(child.pid)
         finally:
             child.kill()
     assert process_state(child.pid) == "", "there is none any more"
+    assert not is_held_up(child.pid)
     assert process_state(os.getpid()) == "computing"
 
 
@@ -37,11 +46,22 @@ def test_says_whether_a_debugger_holds_a_process() -> None:
             assert not is_traced(child.pid)
             if ptrace(seize, child.pid, None, None) != 0:
                 pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
-            assert is_traced(child.pid)
+            assert is_traced(child.pid) and is_held_up(child.pid)
             ptrace(detach, child.pid, None, None)
         finally:
             child.kill()
     assert not is_traced(child.pid), "there is none any more"
+
+
+def test_process_one_of_whose_threads_waits_as_for_a_disk_is_held_up() -> None:
+    """`vfork` has its caller wait so until the child executes something, which it never does."""
+    vfork = "import ctypes; c = ctypes.PyDLL(None); c.vfork() or c.pause()"
+    thread = f"import threading; threading.Thread(target=exec, args=({vfork!r},)).start()"
+    with subprocess.Popen([sys.executable, "-c", thread], process_group=0) as child:
+        try:
+            eventually(lambda: is_held_up(child.pid), "a thread that waits")
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 def test_says_what_a_process_executes_that_has_not_what_it_had() -> None:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 BEAT_S = 0.5  # between two signs that Python runs
 LEAST_S = 10.0  # a thread may be late on a busy machine
-PAUSE_S = 2.0  # one that looks no sooner was itself paused
+PAUSE_S = 2.0  # who looks no sooner was itself paused; who is silent no longer is well
 _KILL_FOR_S = 1.0
 _STACK_S = 0.3
 _PACKET = 65_536
@@ -59,10 +59,11 @@ def main() -> None:
 class Silence:
     """How long no Python has run in a launcher that could have run it.
 
-    It could not while it was stopped, and neither could one on a machine that was suspended or so
-    busy that this process had no turn either: then the time begins anew. A call in C that keeps
-    the interpreter's lock may take ``limit_s``, at least `LEAST_S` and 0 for any time, but no more
-    than `LEAST_S` from when the launcher was asked to end and has not taken note of it.
+    It could not while it was held up (stopped, in a debugger, swapped out), and neither could one
+    on a machine that was suspended or so busy that this process had no turn either: then the time
+    begins anew. A call in C that keeps the interpreter's lock may take ``limit_s``, at least
+    `LEAST_S` and 0 for any time, but no more than `LEAST_S` from when the launcher was asked to end
+    and has not taken note of it.
     """
 
     def __init__(self, pid: int, limit_s: float, asked: int, now_s: float) -> None:
@@ -78,10 +79,10 @@ class Silence:
 
     def look(self, now_s: float) -> str:
         """Why the launcher is to be ended, empty while it is not."""
-        from fast_core.system.process_state import is_stopped
+        from fast_core.system.process_state import is_held_up
 
         late, self._looked_s = now_s - self._looked_s > PAUSE_S, now_s
-        if late or is_stopped(self.pid):
+        if late or (now_s - self._heard_s > PAUSE_S and is_held_up(self.pid)):
             self._heard_s, self._asked_s = now_s, None
         if not select.select([self._asked], [], [], 0)[0]:
             self._asked_s = None
@@ -131,6 +132,8 @@ def _lines(directory: str, silence: Silence | None) -> Iterator[str]:
             *whole, received = (received + data).split(b"\n")
             for line in whole:
                 yield line.decode()
+        elif silence is not None and os.getppid() != silence.pid:
+            return  # it is gone, and a copy that user code made of it keeps this pipe open
 
 
 def _follow(directory: str, silence: Silence | None) -> tuple[set[int], bool]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +99,30 @@ def test_time_in_which_nobody_had_a_turn_does_not_count(watching: Watching) -> N
 @pytest.mark.parametrize("watching", [1.0], indirect=True)
 def test_thread_that_is_a_little_late_is_no_silence(watching: Watching) -> None:
     assert watching.look(LEAST_S - 1) == ""
+
+
+LEAVES_A_COPY = """
+import os, signal, sys
+from pathlib import Path
+from fast_core.launcher.processes.watched import Beats, Watchdog
+folder = Path(sys.argv[1])
+watchdog = Watchdog(folder, Beats(600.0, os.pipe()[0]))
+folder.mkdir()
+if os.fork() == 0:
+    signal.pause()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_launcher_that_is_gone_is_cleaned_up_after_though_a_copy_of_it_lives(
+    tmp_path: Path,
+) -> None:
+    """User code has forked it, so the pipe does not end, and its number may be another's soon."""
+    folder = tmp_path / "fastloop-0"
+    program = [sys.executable, "-c", LEAVES_A_COPY, str(folder)]
+    with subprocess.Popen(program, process_group=0) as launcher:
+        try:
+            assert launcher.wait() == -signal.SIGKILL
+            eventually(lambda: not folder.exists(), "the watchdog's work")
+        finally:
+            os.killpg(launcher.pid, signal.SIGKILL)
