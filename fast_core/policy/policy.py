@@ -67,12 +67,10 @@ class _Acting(NamedTuple):
     Attributes:
         policy: The networks.
         row: ``[1, ...]``, a single plain observation.
-        numbers: The same, flat.
     """
 
     policy: CheckedPolicy
     row: Array
-    numbers: Array
 
 
 class Policy:
@@ -171,8 +169,7 @@ class Policy:
 
     def _built(self) -> _Acting:
         space = self.environment.observation
-        row: Array = np.zeros((1, *space.shape), space.row_dtype)
-        return _Acting(self.make_acting(), row, row.reshape(-1))
+        return _Acting(self.make_acting(), np.zeros((1, *space.shape), space.row_dtype))
 
     def _check_fields(self) -> None:
         wanted = {field.name: field.shape for field in self.config.policy_fields(self.environment)}
@@ -227,10 +224,10 @@ class Policy:
                 acting = idle.pop()
             except IndexError:
                 acting = self._built()
-            policy, row, numbers = acting
+            policy, row = acting
             try:
                 row[0] = obs
-                if self._plain_floats and not usable(numbers):
+                if self._plain_floats and not usable(row):
                     self._reader.refuse(row)
                 output = policy.act(row, noise=self._quiet, explore=False)
                 return _copied(policy.environment_action(output.action)[0]), None

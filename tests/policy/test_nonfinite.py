@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,24 @@ def test_a_state_of_nan_is_refused(policies: Any) -> None:
     spoilt_state = PolicyState(np.full_like(policy(rows)[1].memory, NAN))
     with pytest.raises(PolicyError, match="the state has NaN or infinity"):
         policy(rows, spoilt_state)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
+)
+def test_copies_refuse_and_answer_as_what_they_were_made_of(
+    policies: Any, copied: Callable[[Policy], Policy]
+) -> None:
+    policy, rows = policies("ppo")
+    right = policy(rows[0])
+    for spoils in (False, True):
+        if spoils:
+            with pytest.raises(PolicyError):
+                policy(spoilt(rows[0], NAN))
+        other = copied(policy)
+        assert other(rows[0]) == right
+        with pytest.raises(PolicyError, match="the observation is nan"):
+            other(spoilt(rows[0], NAN))
 
 
 @pytest.mark.slow
