@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -33,6 +34,10 @@ Nonfinite = Literal["fail", "act"]
 MOST_IDLE = 32  # networks that are kept ready: one for each call at a time
 _AS_EVER = nullcontext()
 _BUILDING = RLock()  # modules of a user's draw from torch's only random stream when they are made
+# A fork has no thread that would finish what another one builds just then.
+os.register_at_fork(
+    before=_BUILDING.acquire, after_in_parent=_BUILDING.release, after_in_child=_BUILDING.release
+)
 
 
 @dataclass(frozen=True, eq=False)

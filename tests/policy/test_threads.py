@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread, Timer
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 
 from fast_core.algorithm import ActionOutput
 from fast_core.policy import Policy, load_policy
+from fast_core.policy import policy as policies
 from fast_core.policy.checked import CheckedPolicy
 from tests.forms import slow_but
 from tests.policy.stages import KINDS, play
@@ -94,3 +98,38 @@ def test_a_call_that_fails_gives_back_what_it_took(
             policy(obs)
     assert len(policy._idle) == 1
     assert policy(np.zeros(4, np.float32)) == good
+
+
+def test_a_fork_acts_whatever_another_thread_was_building(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = load_policy(play(tmp_path, "ppo", monkeypatch).file)
+    obs, begun, may_end, make = np.zeros(4, np.float32), Event(), Event(), policies.make_policy
+
+    def slowly(*given: Any) -> CheckedPolicy:
+        begun.set()
+        may_end.wait(60)
+        return make(*given)
+
+    monkeypatch.setattr(policies, "make_policy", slowly)
+    policy._idle.clear()  # as if a third thread had what acts
+    building = Thread(target=policy, args=(obs,))
+    building.start()
+    begun.wait(60)
+    Timer(0.2, may_end.set).start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks beside threads, from Python 3.12 on
+        child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)
+            may_end.set()
+            policy(obs)
+            status = 0
+        finally:
+            os._exit(status)
+    may_end.set()
+    building.join()
+    assert os.waitpid(child, 0)[1] == 0, "it waits for a thread that it does not have"
