@@ -197,8 +197,12 @@ class ReplayLearner(ABC):
         self._begin(batch, turn)
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
-            if self._observed is not None:
-                self._observed.say(batch, first=not (self._updates or self._begun))
+            self._say(batch)
+
+    def _say(self, batch: ReplayBatch) -> None:
+        """Write what a batch says of its observations, if they are normalised."""
+        if self._observed is not None:
+            self._observed.say(batch, first=not (self._updates or self._begun))
 
     def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
         self._env_steps, self._turn = batch.env_steps, turn

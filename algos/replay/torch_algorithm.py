@@ -232,9 +232,8 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
         self._begin(batch, None)
         found = self._learn(batch)
-        if self._observed is not None:
-            with np.errstate(all="ignore"):
-                self._observed.say(batch, first=self._updates == 0)
+        with np.errstate(all="ignore"):
+            self._say(batch)
         vectors, policy = self._modular, self._policy_is_due
         stop = self._layout.size if policy else self._critic_size
         norm, bad = vectors.judge(stop, found.error)

@@ -243,6 +243,19 @@ def test_gradient_of_before_there_was_an_origin_moves_no_statistics() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["sac", "own"])
+def test_first_batch_counts_for_who_begins_with_what_was_learned(name: str) -> None:
+    """Where numbers are counted from is known already."""
+    case = Case(name)
+    learned, new = case.learner(), case.learner()
+    learned.update(case.batch(0, far_away=True))
+    new.begin_with(learned.policy_parameters(), 100)
+    new.update(case.batch(1, far_away=True))
+    state = new.state_dict()
+    assert state["observations"]["count"] == 108
+    np.testing.assert_array_equal(case.origin(state), case.origin(learned.state_dict()))
+
+
 def test_what_is_near_keeps_its_bits() -> None:
     """As long as float32 tells numbers apart, it does not matter that they have more digits."""
     case, plain = Case("ppo"), Case("ppo")
