@@ -121,9 +121,12 @@ class ObservationEncoder:
             own = origin[:, place]
             part.origin = None if part.own is None or not own.any() else joined(own, part.own)
 
-    def spread(self, obs: Array) -> tuple[F64, F64]:
+    def spread(self, *obs: Array) -> tuple[F64, F64]:
         """Mean and variance of each number, ``[size]``, as its own type tells them."""
-        found = [part.spread(_part(obs, name)) for name, part in self._parts]
+        found = [
+            part.spread(np.concatenate([_part(rows, name) for rows in obs]))
+            for name, part in self._parts
+        ]
         mean, variance = zip(*found, strict=True)
         return np.concatenate(mean), np.concatenate(variance)
 

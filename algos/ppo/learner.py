@@ -115,8 +115,8 @@ class PPO:
         """The rollouts, the first ones counted from where their numbers are told apart."""
         if not (self._centred and self._maker.fresh):
             return merged
-        obs = np.concatenate([all_observations(rollout) for rollout in batch.rollouts])
-        origin = self._encoder.find_origin(*self._encoder.spread(obs))
+        spread = self._encoder.spread(*map(all_observations, batch.rollouts))
+        origin = self._encoder.find_origin(*spread)
         if not origin.any():
             return merged
         self._maker.origin[...] = origin

@@ -148,6 +148,16 @@ def test_numbers_that_float32_can_tell_apart_are_counted_from_zero(space):
     assert not encoder.find_origin(*encoder.spread(obs)).any()
 
 
+@pytest.mark.parametrize(("steps", "far"), [(64, True), (200, True), (300, False)])
+def test_a_deviation_of_few_steps_of_float32_is_far(steps, far):
+    encoder = ObservationEncoder(
+        EnvironmentSpec("Test-v0", SpaceSpec("box", (1,), "float64", low=(0.0,)), ACTION), ()
+    )
+    apart = steps * np.spacing(np.float32(1e6)) * np.array([[-1.0], [1.0]])
+    spread = encoder.spread(1e6 + apart[:1], 1e6 + apart[1:])
+    assert encoder.find_origin(*spread).any() == far
+
+
 @pytest.mark.parametrize(
     ("dtype", "value", "far"),
     [
