@@ -1,4 +1,4 @@
-"""Every configuration that is shown or shipped is one, and judged as a launch would."""
+"""Configurations shown or shipped are judged as a launch would; links and paths lead somewhere."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ BLOCKS = {
 SWEEPS = sorted((ROOT / "examples").glob("sweep_*.yaml"))
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.yaml")} - {*SWEEPS})
 SHIPPED = sorted([*(ROOT / "configs").glob("*.yaml"), *EXAMPLES])
+PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATH = re.compile(r"`((?:\.ci|algos|benchmarks|configs|docs|examples|fast_core|tests)/[\w./-]+)`")
 WHOLE = {"name", "environment", "algorithm", "stop"}
 
 
@@ -99,3 +103,63 @@ def test_defaults_filled_in_as_told_would_run(name: str, tmp_path: Path) -> None
     filled = re.sub("# required.*", lambda _: next(values), text.partition("\n")[2])
     assert not list(values)
     judged(loads(filled), tmp_path)
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    names: list[str] = []
+    for title in re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text("utf-8")), re.MULTILINE):
+        shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).strip().lower()
+        names.append(re.sub(r"[^\w\- ]", "", shown).replace(" ", "-"))
+    return {
+        f"{name}-{n}" if n else name
+        for i, name in enumerate(names)
+        for n in [names[:i].count(name)]
+    }
+
+
+def dead_links(page: Path) -> list[str]:
+    """Links to files that there aren't, and to headings that the page at their end hasn't."""
+    links = set(LINK.findall(FENCED.sub("", page.read_text("utf-8"))))
+    parts = [link.partition("#") for link in sorted(links) if "://" not in link]
+    ends = [(path, anchor, page.parent / path if path else page) for path, _, anchor in parts]
+    return [
+        f"{path}#{anchor}" if anchor else path
+        for path, anchor, end in ends
+        if not end.exists() or (anchor and anchor not in anchors(end))
+    ]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_the_page_lead_somewhere(page: Path) -> None:
+    assert not dead_links(page)
+
+
+def test_dead_links_between_pages_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text(
+        "# `a.b` and [c](d.md)\n```\n# no heading\n```\n## E\n## E\n"
+    )
+    page = tmp_path / "page.md"
+    page.write_text("# Top\n[](#top) [](other.md#ab-and-c) [](other.md#e-1) [](https://x.y/z#dead)")
+    assert not dead_links(page)
+    links = ("#dead", "gone.md", "gone.md#e", "other.md#e-2", "other.md#no-heading")
+    page.write_text("".join(f"[word]({link}) " for link in links))
+    assert dead_links(page) == list(links)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_paths_named_on_the_page_exist(page: Path) -> None:
+    paths = set(PATH.findall(page.read_text("utf-8")))
+    assert not sorted(path for path in paths if not (ROOT / path).exists())
+
+
+def test_pages_named_in_the_source_exist() -> None:
+    for file in (*(ROOT / "fast_core").rglob("*.py"), *(ROOT / "algos").rglob("*.py")):
+        for path in re.findall(r"docs/[\w.-]+\.md", file.read_text("utf-8")):
+            assert (ROOT / path).is_file(), f"{file} names {path}"
+
+
+def test_every_page_is_listed_in_the_readme() -> None:
+    listed = (ROOT / "README.md").read_text("utf-8").partition("## Read on")[2]
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f"(docs/{page.name})" in listed
