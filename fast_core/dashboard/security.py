@@ -48,7 +48,7 @@ class Access:
 
     Attributes:
         host: Address that the page is served at.
-        port: Its port, which names its cookie: browsers keep one jar for all ports.
+        port: Its port.
         token: What has to be shown; empty where nothing is asked.
         hosts: Further names of this machine.
     """
@@ -65,14 +65,18 @@ class Access:
         known = frozenset(name.strip("[]").lower() for name in names)
         object.__setattr__(self, "_names", known - {""})
 
-    @property
-    def cookie(self) -> str:
-        """Name of the cookie that shows the token."""
-        return f"fastloop-{self.port}"
+    def cookie(self, scope: Scope) -> str:
+        """Name of the cookie that shows the token.
+
+        Browsers keep one jar for all ports of a machine, and all tunnels end on theirs: a page is
+        told from others by its port and the one that the browser knows it by.
+        """
+        port = _values(scope, b"host")[0].rpartition(":")[2]
+        return f"fastloop-{self.port}-{port if port.isdecimal() else 80}"
 
     @property
     def ticket(self) -> str:
-        """Its value, from which the token can't be found out."""
+        """The cookie's value, from which the token can't be found out."""
         return hmac.new(self.token.encode(), b"fastloop page", hashlib.sha256).hexdigest()
 
     def refusal(self, scope: Scope) -> Refusal | None:
@@ -114,11 +118,12 @@ class Access:
             scheme, _, shown = value.partition(" ")
             if scheme.lower() == "bearer" and self._is_token(shown.strip()):
                 return True
+        cookie = self.cookie(scope)
         # Not parsed further: other pages of this machine have the same jar, and any cookies.
         for value in _values(scope, b"cookie"):
             for each in value.split(";"):
                 name, _, ticket = each.partition("=")
-                if name.strip() == self.cookie and _equal(ticket.strip(), self.ticket):
+                if name.strip() == cookie and _equal(ticket.strip(), self.ticket):
                     return True
         return False
 
@@ -147,7 +152,7 @@ class Guard:
             self._refused(refusal.text)
             await _refuse(scope, receive, send, refusal)
         elif self._access.brings_token(scope):
-            cookie = f"{self._access.cookie}={self._access.ticket}; Path=/; HttpOnly"
+            cookie = f"{self._access.cookie(scope)}={self._access.ticket}; Path=/; HttpOnly"
             # Not a redirect: where a notebook's link led here, a browser would follow it without
             # the cookie. Of itself the page goes on with it, and the token leaves the address.
             headers = [(b"refresh", b"0; url=./"), (b"cache-control", b"no-store")]

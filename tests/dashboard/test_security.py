@@ -75,15 +75,16 @@ def test_address_that_a_request_came_to_is_a_name() -> None:
 def test_token_is_shown_in_three_ways_and_in_no_other() -> None:
     access = Access("127.0.0.1", 8420, TOKEN)
     host = ("host", HOST)
-    ticket = f"{access.cookie}={access.ticket}"
+    cookie = access.cookie(scope(host))
+    ticket = f"{cookie}={access.ticket}"
     assert status(access, scope(host)) == 401
     assert status(access, scope(host, ("authorization", f"Bearer {TOKEN}"))) == 200
     assert status(access, scope(host, ("authorization", f"bearer  {TOKEN} "))) == 200
     assert status(access, scope(host, ("authorization", f"Basic {TOKEN}"))) == 401
     assert status(access, scope(host, ("authorization", "Bearer \xe4"))) == 401
     assert status(access, scope(host, ("cookie", f"a=b; {ticket}"), path="/ws")) == 200
-    assert status(access, scope(host, ("cookie", f"{access.cookie}={TOKEN}"))) == 401
-    assert status(access, scope(host, ("cookie", f"{access.cookie}=\xe4"))) == 401
+    assert status(access, scope(host, ("cookie", f"{cookie}={TOKEN}"))) == 401
+    assert status(access, scope(host, ("cookie", f"{cookie}=\xe4"))) == 401
     assert status(access, scope(host, query=f"token={TOKEN}")) == 200
     assert status(access, scope(host, query=f"token={TOKEN}", path="/api/state")) == 401
     assert status(access, scope(host, query=f"token={TOKEN}", type="websocket")) == 401
@@ -91,16 +92,19 @@ def test_token_is_shown_in_three_ways_and_in_no_other() -> None:
     assert TOKEN not in access.ticket
 
 
-def test_cookie_of_one_port_is_not_that_of_another() -> None:
-    one, other = (Access("127.0.0.1", port, TOKEN) for port in (8420, 8421))
-    assert one.cookie != other.cookie
+def test_no_two_pages_that_a_browser_has_open_share_a_cookie() -> None:
+    here, other = (Access("127.0.0.1", port, TOKEN) for port in (8420, 8421))
+    hosts = (HOST, "127.0.0.1:8421", "localhost", "[::1]")  # tunnels to it and to other machines
+    cookies = [each.cookie(scope(("host", host))) for each in (here, other) for host in hosts]
+    assert len({*cookies}) == 2 * 3
 
 
 @pytest.mark.parametrize("other", ['a={"b":1}', "a[b]=1", 'a="b', ";;", "\xe4"])
 def test_cookies_of_other_pages_of_this_machine_do_no_harm(other: str) -> None:
     access = Access("127.0.0.1", 8420, TOKEN)
-    cookies = ("cookie", f"{other}; {access.cookie}={access.ticket}")
-    assert status(access, scope(("host", HOST), cookies, path="/ws")) == 200
+    host = ("host", HOST)
+    cookies = ("cookie", f"{other}; {access.cookie(scope(host))}={access.ticket}")
+    assert status(access, scope(host, cookies, path="/ws")) == 200
 
 
 @pytest.mark.parametrize("shown", ["0123456789abc+e/f==", "0123456789abc%2Be%2Ff%3D%3D"])
