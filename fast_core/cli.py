@@ -45,7 +45,7 @@ def _run(arguments: Sequence[str]) -> int:
         SegmentError,
         TopologyError,
     )
-    from fast_core.system.surroundings import explained, mend, working_folder
+    from fast_core.system.surroundings import explained, is_unread, mend, working_folder
     from fast_core.system.text import harmless
     from fast_core.tools.command_line import WRONG_USE, WrongUse
     from fast_core.tools.commands import program
@@ -55,7 +55,11 @@ def _run(arguments: Sequence[str]) -> int:
         # A user's environments and algorithms are named by modules that lie where they work. Last,
         # so that a stray file can't stand in for a library.
         sys.path.append(working_folder())
-        return program(list(arguments))
+        try:
+            return program(list(arguments))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where somebody hears that it fails
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
@@ -72,6 +76,9 @@ def _run(arguments: Sequence[str]) -> int:
         refused = ConfigError | PolicyError | TopologyError | SegmentError
         return 2 if isinstance(error, refused) else 1
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and is_unread():  # `| head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is left in buffers
+            return 1
         if (sentence := explained(error)) is None or os.environ.get("FASTLOOP_DEBUG") == "1":
             raise
         print(f"fastloop: {sentence}", file=sys.stderr)

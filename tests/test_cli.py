@@ -7,6 +7,7 @@ import types
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -454,6 +455,26 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         check=False,
     )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("typed", ["--help", "eval --help", "config defaults", "init --list"])
+def test_output_that_nobody_reads_ends_a_command_quietly(typed: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    call = [sys.executable, "-m", "fast_core.cli", *typed.split()]
+    with os.fdopen(writes) as nobody:
+        ended = subprocess.run(call, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE, timeout=60)
+    assert ended.returncode in (0, 1) and ended.stderr == b""
+
+
+def test_broken_pipe_of_another_is_no_quiet_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> NoReturn:
+        raise BrokenPipeError  # a simulator's, say
+
+    monkeypatch.setattr("fast_core.tools.doctor.diagnose", breaks)
+    with pytest.raises(BrokenPipeError):
+        main(["doctor"])
 
 
 @pytest.mark.process

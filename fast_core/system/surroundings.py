@@ -10,6 +10,7 @@ import errno
 import os
 import pwd
 import resource
+import select
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -145,3 +146,10 @@ def write_result(text: str) -> None:
     It may hold what a stranger wrote, which steers no terminal.
     """
     print(harmless(text), file=_results, flush=True)
+
+
+def is_unread() -> bool:
+    """Whether nobody is left who reads the results, or standard output."""
+    looked = select.poll()
+    looked.register(1 if _results is None else _results.fileno(), 0)
+    return bool(looked.poll(0))
