@@ -98,7 +98,7 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool, plays: bo
         ConfigError: There is no run, or a page can't be served.
     """
     run = RunDirectory.open(path)
-    served = now_served(run.dashboard)
+    served = None if plays else now_served(run.dashboard)
     if served is not None and holder(run.lock_file) is not None and _answers(served):
         write_result(f"{short(run.path)} serves its page itself: {served.address}")
         if opens:

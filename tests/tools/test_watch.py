@@ -50,8 +50,11 @@ def test_policy_of_a_run_that_goes_on_or_of_a_folder_plays_nowhere(tmp_path: Pat
     run = RunDirectory(made_run(tmp_path, outcome=None))
     with (
         closing(run.lock()),
+        socket.create_server(("127.0.0.1", 0)) as page,
         pytest.raises(ConfigError, match="--play is for a run that has ended"),
     ):
+        port = page.getsockname()[1]
+        Served(url_of("127.0.0.1", page), port, os.getpid()).write(run.dashboard)
         watch(run.path, host="127.0.0.1", port=0, opens=False, plays=True)
     made_run(tmp_path, "seed=1")
     with pytest.raises(ConfigError, match="a folder of runs"):
