@@ -93,6 +93,8 @@ MISTAKES = [
     Mistake("lanch base.yaml", "Did you mean launch", "launch base.yaml"),
     Mistake("train base.yaml", "trained with `fastloop launch base.yaml`", "launch base.yaml"),
     Mistake("train ppo", "`fastloop train ppo --env CartPole-v1`", "train ppo --env CartPole-v1"),
+    Mistake("train ppo_cartpole", "`fastloop launch ppo_cartpole`", "launch ppo_cartpole"),
+    Mistake("train CartPole-v1", "algorithm.name must be one of"),
     Mistake("train sac Pendulum-v1", "train sac --env Pendulum-v1`", "train sac --env Pendulum-v1"),
     Mistake("train ppo --env-id CartPole-v1", "Did you mean --env", "train ppo --env CartPole-v1"),
     Mistake("train a2c --env CartPole-v1", "is 'ppo'", "train ppo --env CartPole-v1"),
@@ -106,6 +108,8 @@ MISTAKES = [
     ),
     Mistake("run base.yaml", "Did you mean `fastloop launch`", "launch base.yaml"),
     Mistake("base.yaml", "Did you mean `fastloop launch base.yaml`", "launch base.yaml"),
+    Mistake("config nope", "`fastloop config --help` lists them", "config --help"),
+    Mistake("begin", "`fastloop --help` lists them", "--help"),
     Mistake("help", "Did you mean `fastloop --help`", "--help"),
     Mistake(
         "train ppo --env CartPole-v1 --total-timesteps 100_000",

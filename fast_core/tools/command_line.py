@@ -210,7 +210,7 @@ def _within(kind: Any, least: float | None, most: float | None) -> Callable[[str
         except ValueError as error:
             what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"must be {what}; got {text!r}") from error
-        if least is not None and value < least:
+        if least is not None and not value >= least:  # as NaN is not
             raise argparse.ArgumentTypeError(f"must be at least {least}; got {text!r}")
         if most is not None and value > most:
             raise argparse.ArgumentTypeError(f"must be at most {most}; got {text!r}")
@@ -285,9 +285,10 @@ class Program:
         if first not in self.commands:
             meant = _OTHER_NAMES.get(first) or ("launch " + first if Path(first).is_file() else "")
             hint = f". Did you mean `fastloop {meant}`?" if meant else ""
-            raise WrongUse(
-                f"no such command: {first}{hint or _meant(first, [*self.commands, *groups])}"
-            )
+            group, inside, _ = first.rpartition(" ")
+            known = [each for each in [*self.commands, *groups] if each.startswith(group + inside)]
+            hint = hint or _meant(first, known) or f". `fastloop {group + inside}--help` lists them"
+            raise WrongUse(f"no such command: {first}{hint}")
         command = self.commands[first]
         try:
             return command(given[1:])

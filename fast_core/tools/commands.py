@@ -211,7 +211,7 @@ def sweep(
     "compare",
     "fastloop compare runs",
     "fastloop compare runs/a runs/b -o curves.svg",
-    "fastloop compare runs --metric loss/policy --at 100_000",
+    "fastloop compare runs --metric train/policy_loss --at 100_000",
 )
 def compare(
     runs: Annotated[

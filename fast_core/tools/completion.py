@@ -60,7 +60,7 @@ def candidates(program: Program, line: str) -> list[str]:
     if not words or line[-1:].isspace():
         words.append("")
     *before, word = words[1:] or [""]
-    return sorted(each for each in _possible(program, before, word) if each.startswith(word))
+    return sorted({each for each in _possible(program, before, word) if each.startswith(word)})
 
 
 def _possible(program: Program, before: list[str], word: str) -> Iterator[str]:

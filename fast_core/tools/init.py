@@ -64,11 +64,12 @@ def of_environment(algorithm: str, id: str | None, overrides: Sequence[str]) -> 
     Raises:
         ConfigError: There is no such algorithm, or a key or value is wrong.
     """
-    if algorithm not in REGISTRY and ":" not in algorithm and Path(algorithm).exists():
+    if algorithm not in REGISTRY and (algorithm in names() or Path(algorithm).exists()):
         raise ConfigError(
-            f"`fastloop train` begins with the name of an algorithm; got {algorithm!r}, which is a "
-            f"file. A configuration is trained with `fastloop launch {algorithm}`."
+            f"`fastloop train` begins with the name of an algorithm; got {algorithm!r}. A "
+            f"configuration is trained with `fastloop launch {algorithm}`."
         )
+    algorithm_config_type(algorithm)  # first, since what is said next begins with it
     given = {each.partition("=")[0].partition(".")[0] for each in overrides}
     ids = [each.partition("=")[2] for each in overrides if each.startswith("environment.id=")]
     if id is None and not ids:
