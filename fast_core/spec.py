@@ -120,6 +120,15 @@ class SpaceSpec(msgspec.Struct, frozen=True):
         """Lower and upper bounds of a box, in its shape."""
         return self._shaped(self.low), self._shaped(self.high)
 
+    @property
+    def choices(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last choice of each dimension of a discrete or multi-discrete space."""
+        multiple = self.kind == "multi_discrete"
+        starts = self.starts or (0,) * self.size if multiple else (self.start,)
+        first = np.array(starts, np.int64).reshape(self.shape)
+        counts = np.array(self.counts if multiple else (self.n,), np.int64).reshape(self.shape)
+        return first, first + (counts - 1)
+
     def _shaped(self, bound: tuple[float, ...]) -> NDArray[np.float64]:
         values = np.asarray(bound)
         return np.broadcast_to(values.reshape(() if values.size == 1 else self.shape), self.shape)

@@ -183,7 +183,7 @@ class GymnasiumBatch:
         place = 0
         try:
             for place, (step, taken, row) in enumerate(
-                zip(self._steps, self._for_envs(action), self._obs.rows, strict=True)
+                zip(self._steps, self._for_envs(action), self._obs.unchecked, strict=True)
             ):
                 words[_ENV] = place
                 obs, given[place], terminated, truncated, infos[place] = step(taken)
@@ -201,6 +201,9 @@ class GymnasiumBatch:
         if wrong is not None:
             cause = f"the reward must be one number; got {given[wrong]!r}"
             raise self._failure(wrong, cause, action)
+        outside = self._obs.outside()
+        if outside is not None:
+            raise self._failure(*outside, action)
         return ended
 
     def _assign(self, place: int, obs: object, action: Array) -> None:

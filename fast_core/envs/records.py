@@ -6,7 +6,7 @@ each time, or share one among them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -93,6 +93,10 @@ def assign(row: Row, obs: object) -> str:
 
 def _assign_cast(row: Row, obs: object) -> str:
     """As `assign` where the plain way failed; says nothing where another width is not all."""
+    if isinstance(row, CheckedRow):
+        if said := _assign_cast(row.row, obs):
+            row.check()
+        return said
     if isinstance(row, _RecordRow):
         return row.assign_cast(obs)
     target: object = row.obj if isinstance(row, memoryview) else getattr(row, "array", None)
@@ -109,16 +113,40 @@ def casts(given: np.dtype[Any], declared: np.dtype[Any]) -> bool:
     return given.kind == declared.kind == "f"
 
 
+class CheckedRow:
+    """A row that looks at what was assigned to it.
+
+    Attributes:
+        row: What takes it.
+    """
+
+    def __init__(self, row: Row, wrong: Callable[[], str]) -> None:
+        """``wrong`` says what of the row can't be, if anything."""
+        self.row, self._wrong = row, wrong
+
+    def __setitem__(self, key: slice, obs: object, /) -> None:
+        self.row[key] = obs
+        self.check()
+
+    def check(self) -> None:
+        """Raise `WrongPart` if something of it can't be."""
+        if said := self._wrong():
+            raise WrongPart(said)
+
+
 class _ScalarRow:
     """Row of a space with shape ``()``; takes Python numbers too, which have no dtype."""
 
     def __init__(self, array: Array, index: int) -> None:
-        self._array = array
+        self._array, self._dtype = array, array.dtype
         self._index = index
 
     def __setitem__(self, _key: slice, obs: object, /) -> None:
         value = np.asarray(obs)
-        if value.shape or not np.can_cast(value.dtype, self._array.dtype, "same_kind"):
+        dtype = value.dtype  # mostly the very object
+        if value.shape or not (
+            dtype is self._dtype or np.can_cast(dtype, self._dtype, "same_kind")
+        ):
             raise ValueError
         self._array[self._index] = value
 

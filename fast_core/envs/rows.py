@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.envs.masks import Masks
-from fast_core.envs.records import leaf_of, rows_of
-from fast_core.spec import EnvironmentSpec
+from fast_core.envs.records import CheckedRow, leaf_of, rows_of
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 _DOT_LIMIT = 4096
 NONFINITE = (
@@ -27,7 +28,8 @@ class Observations:
 
     Attributes:
         array: ``[B, ...]``; structured where the space is composite.
-        rows: Its rows, to assign to.
+        rows: Its rows, to assign to; they refuse choices that their space lacks.
+        unchecked: The same where `outside` looks at all of them at once.
         masks: The action masks within ``array``, None where there are none.
     """
 
@@ -40,18 +42,37 @@ class Observations:
         """
         space, mask = spec.row, spec.action_mask
         self.array: Array = np.zeros((envs, *space.shape), space.row_dtype)
-        self.rows = rows_of(self.array, spec.tree, mask)
+        self.unchecked = rows_of(self.array, spec.tree, mask)
         self.masks: Masks | None = None
         if mask is not None:
             self.masks = Masks(cast("NDArray[np.bool_]", leaf_of(self.array, mask)), spec.action)
             self.masks.allow_all()
         leaves = [leaf_of(self.array, name) for name, _ in space.parts] or [self.array]
+        self._choices = [
+            _Choices(name, leaf.reshape(envs, -1), part)
+            for leaf, (name, part) in zip(leaves, space.parts or (("", space),), strict=True)
+            if part.kind in ("discrete", "multi_discrete") and not (name and name == mask)
+        ]
+        self.rows = self.unchecked
+        if self._choices:
+            self.rows = [
+                CheckedRow(row, partial(_wrong, self._choices, place))
+                for place, row in enumerate(self.unchecked)
+            ]
         self._floats = [
             cast("NDArray[np.floating]", leaf.reshape(envs, -1))
             for leaf in leaves
             if leaf.dtype.kind == "f" and leaf.size
         ]
         self._plain = self._floats[0].reshape(-1) if space.parts == () and self._floats else None
+
+    def outside(self) -> tuple[int, str] | None:
+        """The first environment with a choice that its space lacks, and what is wrong with it."""
+        for choices in self._choices:
+            found = choices.outside()
+            if found is not None:
+                return found
+        return None
 
     def finite(self) -> bool:
         """Whether no element is NaN or infinite; integers always are finite."""
@@ -69,6 +90,57 @@ class Observations:
         for leaf in self._floats:
             finite &= np.isfinite(leaf).all(axis=1)
         return finite
+
+
+class _Choices:
+    """The choices in one leaf of observations.
+
+    A network takes them as one-hot rows: one outside its space would be another one.
+    """
+
+    def __init__(self, name: str, leaf: Array, space: SpaceSpec) -> None:
+        """``leaf`` is ``[B, D]``, a view."""
+        self._name, self._space = name, space
+        low, high = (bound.reshape(-1) for bound in space.choices)
+        # Of what is below the first choice, the distance without a sign is large, too.
+        unsigned = np.dtype(f"u{leaf.dtype.itemsize}")
+        distance = np.empty(leaf.shape, leaf.dtype)
+        self._whole: tuple[NDArray[Any], ...] = (
+            leaf,
+            np.tile(low.astype(leaf.dtype), (len(leaf), 1)),  # to broadcast takes six times as long
+            distance,
+            distance.view(unsigned),
+            np.tile((high - low).astype(unsigned), (len(leaf), 1)),
+            np.empty(leaf.shape, np.bool_),
+        )
+
+    def outside(self, row: int | None = None) -> tuple[int, str] | None:
+        """The first row with a choice outside its space, and what is wrong with it.
+
+        Of all rows, for which there is no time to take slices, or of one, which counts as 0.
+        """
+        leaf, low, distance, unsigned, most, off = self._whole
+        if row is not None:
+            leaf, low, distance, unsigned, most, off = (each[row : row + 1] for each in self._whole)
+        np.subtract(leaf, low, distance)
+        np.greater(unsigned, most, off)
+        if not np.count_nonzero(off):
+            return None
+        place, at = (int(index) for index in np.argwhere(off)[0])
+        first, last = (int(bound.reshape(-1)[at]) for bound in self._space.choices)
+        entry = [int(index) for index in np.unravel_index(at, self._space.shape or (1,))]
+        what = f"part {self._name!r} of the observation" if self._name else "the observation"
+        where = f" at {entry}" if self._space.shape else ""
+        return place, (
+            f"{what} is {leaf[place, at]}{where}, its space declares choices from {first} to "
+            f"{last}. Correct one of them: a network would take it for another choice"
+        )
+
+
+def _wrong(leaves: Sequence[_Choices], place: int) -> str:
+    """What `Observations.outside` says of one row, empty if nothing."""
+    found = (choices.outside(place) for choices in leaves)
+    return next((said for _, said in filter(None, found)), "")
 
 
 def _finite(values: NDArray[np.floating]) -> bool:

@@ -213,12 +213,13 @@ class VectorBatch:
             result = self._source.step(action.copy())
             self._writer.write(result.obs, self._obs.array)
             self._store(result, terminated, truncated, action)
-            if result.final is None:
-                return None
-            first = self._obs.array.copy()
-            for place in np.flatnonzero(terminated | truncated).tolist():
-                assign(self._obs.rows[place], self._writer.pick(result.final, place))
-            return first
+            first = None
+            if result.final is not None:
+                first = self._obs.array.copy()
+                for place in np.flatnonzero(terminated | truncated).tolist():
+                    assign(self._obs.unchecked[place], self._writer.pick(result.final, place))
+        self._check_choices(action)
+        return first
 
     def _store(
         self, result: VectorStep, terminated: Flags, truncated: Flags, action: Array
@@ -299,6 +300,11 @@ class VectorBatch:
         known = place not in self.quarantined
         return self._info.read(self._infos, place) if known else {}
 
+    def _check_choices(self, action: Array | None) -> None:
+        outside = self._obs.outside()
+        if outside is not None:
+            raise self._failure(*outside, action)
+
     def _check_masks(self, action: Array | None) -> None:
         masks = self._obs.masks
         stuck = masks.stuck() if masks is not None else None
@@ -365,6 +371,7 @@ class VectorBatch:
     def _begin_finite(self, places: NDArray[np.int64]) -> None:
         """Give up episodes whose first observation is not finite for the next ones."""
         for _ in range(_RESET_TRIES):
+            self._check_choices(None)
             if self._obs.finite():
                 return
             places = places[~self._obs.finite_rows()[places]]

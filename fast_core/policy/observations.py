@@ -122,11 +122,7 @@ class ObservationReader:
     def _check_choices(self, rows: Array) -> None:
         for name, space in self._choices:
             leaf: NDArray[Any] = leaf_of(rows, name) if name else rows
-            if space.kind == "discrete":
-                low, high = np.asarray(space.start), np.asarray(space.start + space.n - 1)
-            else:
-                low = np.asarray(space.starts or (0,) * space.size).reshape(space.shape)
-                high = low + np.reshape(space.counts, space.shape) - 1
+            low, high = space.choices
             if leaf.size and ((leaf < low).any() or (leaf > high).any()):
                 part = f"part {name!r} of the observation" if name else "the observation"
                 raise PolicyError(

@@ -140,6 +140,22 @@ def test_a_leaf_that_its_space_does_not_declare_is_named(
         make.play(toy("Robot", kwargs={"fault": fault, "at": 0}), 1)
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("choice", "part 'goal/0' of the observation is 98, its .* choices from -1 to 97"),
+        ("choices", r"part 'goal/1' of the observation is -1 at \[1\], .* choices from 0 to 98"),
+    ],
+)
+def test_a_choice_outside_of_its_space_is_named(make: Maker, fault: str, said: str) -> None:
+    """One-hot rows would have it in the place of another choice, or of another part."""
+    for at, when in ((0, "in reset"), (3, "in step 3"), (5, "in step 5")):
+        seed = EpisodeSeeds(1, ROLE, 2, 0)[0]
+        where = rf"environment 0 of shard 2.*{when} of episode 0 \(seed {seed}\).*"
+        with pytest.raises(EnvironmentFailed, match=where + said):
+            make.play(toy("Robot", kwargs={"fault": fault, "at": at}), 5)
+
+
 @pytest.mark.parametrize("fault", ["nan", "inf"])
 def test_a_leaf_that_is_not_finite_cuts_the_episode(make: Maker, fault: str) -> None:
     driver = make.play(toy("Robot", kwargs={"fault": fault}), 4)

@@ -109,6 +109,8 @@ def _spoiled(obs: dict[str, Any], fault: str) -> Any:
         "float": {"goal": (0.5, goal[1])},
         "short tuple": {"goal": goal[:1]},
         "no dict": {"arm": arm["joints"]},
+        "choice": {"goal": (98, goal[1])},
+        "choices": {"goal": (goal[0], np.array([5, -1]))},
         "nan": {"arm": arm | {"drawn": np.nan}},
         "inf": {"arm": arm | {"joints": np.array([np.inf, 0, 0], np.float32)}},
     }

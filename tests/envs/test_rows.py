@@ -48,6 +48,43 @@ def test_values_that_are_not_finite_are_found_whatever_their_size(
     assert obs.finite_rows().tolist() == [True, expected]
 
 
+CHOICES = {
+    "discrete": SpaceSpec("discrete", (), "int64", n=3, start=-1),
+    "large": SpaceSpec("discrete", (), "int64", n=3, start=1 << 62),
+    "bytes": SpaceSpec("discrete", (), "int8", n=256, start=-128),
+    "several": SpaceSpec(
+        "multi_discrete", (2, 2), "int32", counts=(2, 3, 4, 5), starts=(0, 1, 2, -9)
+    ),
+    "unsigned": SpaceSpec("multi_discrete", (2,), "uint8", counts=(256, 2)),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_outside_of_their_space_are_found_wherever_they_are(name: str) -> None:
+    """Checked against every number about the bounds, one after the other."""
+    space = CHOICES[name]
+    obs, (first, last) = observations(3, space), space.choices
+    limits = np.iinfo(space.row_dtype)
+    for at in np.ndindex(space.shape):
+        low, high = int(first[at]), int(last[at])
+        for value in {low, high, low - 1, high + 1, limits.min, limits.max}:
+            if not limits.min <= value <= limits.max:
+                continue
+            obs.array[...] = first
+            obs.array[(1, *at)] = value
+            found = obs.outside()
+            row = obs.array[1].copy() if space.shape else obs.array[1]
+            if low <= value <= high:
+                assert found is None
+                obs.rows[1][:] = row
+                continue
+            assert found is not None and found[0] == 1
+            assert f"is {value}" in found[1] and f"from {low} to {high}" in found[1]
+            with pytest.raises(ValueError, match=f"is {value}.* from {low} to {high}"):
+                obs.rows[1][:] = row
+            obs.unchecked[1][:] = row
+
+
 @pytest.mark.parametrize(
     ("shape", "obs"),
     [
