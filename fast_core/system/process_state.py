@@ -60,18 +60,24 @@ def _state(path: str) -> str:
 def program_without(pid: int, file: int) -> str:
     """The command line of a process that has nothing of an open ``file`` in its memory.
 
-    A process of ours that had it mapped has executed another program (``os.exec*``) then, and
-    nothing of what it was is left. Empty where it has, where it is gone, or where the kernel does
-    not say.
+    A process of ours that had it mapped, as this one has, has executed another program
+    (``os.exec*``) then, and nothing of what it was is left. Empty where it has, where it is gone,
+    or where the kernel does not say, not even of this process.
     """
+    executes = _maps(pid, file) is False and _maps(os.getpid(), file)
+    return command_line(pid) if executes else ""
+
+
+def _maps(pid: int, file: int) -> bool | None:
     found = os.fstat(file)
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     try:
         lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
     except OSError:
-        return ""
-    there = any(line.split()[3:5] == [device, str(found.st_ino)] for line in lines)
-    return "" if there or not lines else command_line(pid)
+        return None
+    return (
+        any(line.split()[3:5] == [device, str(found.st_ino)] for line in lines) if lines else None
+    )
 
 
 def command_line(pid: int) -> str:

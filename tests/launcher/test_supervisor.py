@@ -150,6 +150,22 @@ def test_probe_that_was_reset_while_it_read_its_question_is_gone(
     assert tree[PROBE].status == -9
 
 
+def test_probe_whose_death_is_told_late_executes_no_other_program(
+    tree: FakeTree, interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the link may be closed for longer than such news takes."""
+
+    def wait_for_exit(child: Child, deadline_s: float) -> None:
+        if deadline_s > time.monotonic() + module.EXIT_NEWS_S:
+            child.status = 7
+
+    monkeypatch.setattr(tree, "wait_for_exit", wait_for_exit)
+    tree[PROBE].pid = 1 << 30  # nobody has that one
+    tree.theirs[PROBE].shutdown(socket.SHUT_WR)
+    with pytest.raises(NodeFailed, match="looked at environment 'CartPole-v1' exited with status"):
+        ask(tree, interrupts, timeout_s=3600.0)
+
+
 @pytest.mark.parametrize(
     ("printed", "said"),
     [

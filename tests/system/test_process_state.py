@@ -81,6 +81,9 @@ def test_says_what_a_process_executes_that_has_not_what_it_had() -> None:
             os.waitpid(pid, 0)
         with subprocess.Popen(["sleep", "60"]) as child:
             eventually(lambda: program_without(child.pid, file) == "sleep 60", "another program")
+            had = os.memfd_create("had by nobody whom the kernel shows")
+            assert program_without(child.pid, had) == ""
+            os.close(had)
             child.kill()
         assert program_without(child.pid, file) == "", "there is none any more"
     os.close(file)

@@ -21,6 +21,7 @@ from fast_core.system.process_state import EXEC, command_line
 PROBE = "probe"
 # How long the news of a child's death may take from the kernel through the fork server.
 EXIT_NEWS_S = 0.5
+LATE_NEWS_S = 10.0  # on a busy machine, of one that is known to be gone
 # Whoever signals every process of a job reaches the launcher this much later at most.
 SIGNAL_NEWS_S = 0.1
 
@@ -68,10 +69,12 @@ def ask_probe(
         deadline_s = time.monotonic() + timeout_s
         answer = await_answer(tree, child, link, interrupts, deadline_s)
     if answer is None and child.status is None and time.monotonic() < deadline_s:
-        raise NodeFailed(  # it has closed its end and lives
-            f"the process that looked at environment {start.environment.id!r} executes another "
-            f"program in its place: {command_line(child.pid)!r}. {EXEC}"
-        )
+        if program := command_line(child.pid):  # it has closed its end and lives
+            raise NodeFailed(
+                f"the process that looked at environment {start.environment.id!r} executes another "
+                f"program in its place: {program!r}. {EXEC}"
+            )
+        tree.wait_for_exit(child, time.monotonic() + LATE_NEWS_S)
     if answer is None and child.status is None:
         raise NodeFailed(
             f"{_above(tree.stack(child, tree.log))}"
