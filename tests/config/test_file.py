@@ -624,7 +624,14 @@ def repaired(run: Section) -> Section:
     pickled = Path(run.environment.pickled or "").name or None
     if run.environment.backend != "gymnasium":
         pickled = None
-    environment = msgspec.structs.replace(run.environment, pickled=pickled, attributes=attributes)
+    environment = msgspec.structs.replace(
+        run.environment, pickled=pickled, attributes=attributes, no_reward_penalty=0.0
+    )
+    shards = max(run.rollout.shards % 9999, run.nodes.policy.count % 9999)
+    rollout = msgspec.structs.replace(run.rollout, shards=shards + 1)
+    acting = msgspec.structs.replace(run.nodes.policy, count=run.nodes.policy.count % 9999 + 1)
+    nodes = msgspec.structs.replace(nodes, policy=acting)
+    run = msgspec.structs.replace(run, rollout=rollout)
     run = msgspec.structs.replace(run, nodes=nodes, stop=stop, environment=environment)
     supervision = msgspec.structs.replace(
         run.supervision, env_restarts=0, restarts=config.RestartsConfig()
