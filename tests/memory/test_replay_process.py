@@ -66,9 +66,9 @@ def check(arrays: ReplayArrays) -> None:
         assert arrays.reward[k] == (1 if steps == 1 else 1.5)
 
 
-def draw_until(end_s: float, reader: ReplayReader, tree: PriorityTree) -> int:
+def draw_until(end_s: float, reader: ReplayReader, tree: PriorityTree) -> None:
     arrays, batches = reader.arrays(16), 0
-    while time.monotonic() < end_s:
+    while time.monotonic() < end_s or batches < 10:  # a busy machine may take longer
         prioritized = batches % 2 == 1
         if not reader.draw(arrays, tree if prioritized else None, 0.5):
             continue
@@ -76,7 +76,6 @@ def draw_until(end_s: float, reader: ReplayReader, tree: PriorityTree) -> int:
         if prioritized:
             reader.update(tree, arrays.log, arrays.row, np.float32(arrays.row % 7))
         batches += 1
-    return batches
 
 
 @pytest.mark.parametrize("words", slow_but([16 * 1024], [3, 16 * 1024]))
@@ -94,7 +93,7 @@ def test_rows_of_killed_writers_are_whole_or_not_there(
         logs = [ReplayLog.attach(region, fields, CAPACITY, ENVS) for region in regions]
         reader = ReplayReader(logs, steps=STEPS, gamma=0.5, seed=SEED)
         tree = PriorityTree(reader.leaves, 0.6, 0.1, SEED)
-        assert draw_until(end_s, reader, tree) > 10
+        draw_until(end_s, reader, tree)
 
     readers = [children.start(read) for _ in range(2)]
     rng, incarnation = np.random.default_rng(0), 0

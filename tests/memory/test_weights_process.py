@@ -26,24 +26,24 @@ def test_readers_never_see_a_mixture_of_versions(memory: Memory, children, count
 
     def write() -> None:
         payload, version = np.zeros(count, np.int64), 0
-        while time.monotonic() < end_s:
+        while True:
             payload[:] = version
             board.publish(version, payload)
             version += 1
 
     def read() -> None:
         reader, target = WeightBoard.attach(region, nbytes), np.zeros(count, np.int64)
-        version = -1
-        while time.monotonic() < end_s:
+        version = seen = 0
+        while time.monotonic() < end_s or seen < 10:  # a busy machine may take longer
             found = reader.read_into(target, newer_than=version)
             assert found >= version
             if found > version:
-                version = found
+                version, seen = found, seen + 1
                 assert (target == version).all()
-        assert version > 10
 
-    pids = [children.start(body) for body in (write, read, read)]
-    assert [children.join(pid) for pid in pids] == [0, 0, 0]
+    writer, *readers = [children.start(body) for body in (write, read, read)]
+    assert [children.join(pid) for pid in readers] == [0, 0]
+    children.kill(writer)
 
 
 def test_killed_writer_leaves_the_last_complete_version(memory: Memory, children) -> None:
