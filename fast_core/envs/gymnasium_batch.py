@@ -33,7 +33,13 @@ from fast_core.envs.open_episodes import OpenEpisodes
 from fast_core.envs.records import assign, mismatch
 from fast_core.envs.repeating import not_repeated, repeat_episode
 from fast_core.envs.repetition import Repetition
-from fast_core.envs.rows import NONFINITE, fitting_rewards, rewards_fit, store_rewards
+from fast_core.envs.rows import (
+    NONFINITE,
+    as_ends,
+    fitting_rewards,
+    rewards_fit,
+    store_rewards,
+)
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 
@@ -191,8 +197,10 @@ class GymnasiumBatch:
                     row[:] = obs
                 except (ValueError, TypeError):
                     self._assign(place, obs, action)
-                if terminated or truncated:
-                    ended[place] = bool(terminated), bool(truncated)
+                if terminated is not False or truncated is not False:
+                    ends = as_ends(terminated, truncated)
+                    if True in ends:
+                        ended[place] = ends
         except EnvironmentFailed:
             raise
         except BaseException as error:  # an environment may raise anything

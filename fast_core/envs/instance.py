@@ -26,7 +26,7 @@ from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
 from fast_core.envs.place import Place
 from fast_core.envs.poses import posed
 from fast_core.envs.records import Row, assign, mismatch
-from fast_core.envs.rows import Observations, as_reward
+from fast_core.envs.rows import Observations, as_ends, as_reward
 from fast_core.envs.whereabouts import OLD_RESET, Whereabouts
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, seed_global_generators
@@ -171,7 +171,7 @@ class Instance:
         try:
             obs, given, terminated, truncated, self.info = self.step(action)
             reward = as_reward(given)
-            ends = bool(terminated), bool(truncated)
+            ends = as_ends(terminated, truncated)
         except BaseException as error:  # an environment may raise anything
             raise self.failure(number, error, episode, seed, action) from error
         try:
@@ -356,7 +356,7 @@ def repeating(step: Step, times: int) -> Step:
             # a copy, because an environment may do what it likes with what it is given
             obs, reward, terminated, truncated, info = step(copy.copy(action))
             total += as_reward(reward)
-            if terminated or truncated:
+            if True in as_ends(terminated, truncated):
                 break
         return obs, total, terminated, truncated, info
 
@@ -368,7 +368,7 @@ def _with_mask(step: Step, key: str) -> Step:
 
     def masked(action: object) -> StepResult:
         obs, reward, terminated, truncated, info = step(action)
-        ended = bool(terminated or truncated)
+        ended = True in as_ends(terminated, truncated)
         return with_info_mask(obs, info, key, ended=ended), reward, terminated, truncated, info
 
     return masked

@@ -20,6 +20,7 @@ NONFINITE = (
     "an observation or reward is NaN or infinite; environment.nonfinite: quarantine would cut the "
     "episode and go on"
 )
+_FLAGS = (bool, np.bool_)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -169,6 +170,25 @@ def as_reward(value: object) -> float:
     return float(array.reshape(-1)[0])
 
 
+def as_ends(terminated: object, truncated: object) -> tuple[bool, bool]:
+    """Whether an episode terminated and whether it was truncated, each true or false.
+
+    Raises:
+        TypeError: One is no number, such as a text, which Python takes for true, or None, or is
+            several.
+    """
+    if type(terminated) in _FLAGS and type(truncated) in _FLAGS:
+        return bool(terminated), bool(truncated)
+    return _as_end("terminated", terminated), _as_end("truncated", truncated)
+
+
+def _as_end(name: str, value: object) -> bool:
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.size != 1:
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+    return bool(array.reshape(-1)[0])
+
+
 def store_rewards(values: Sequence[object] | Array, out: NDArray[np.float64]) -> int | None:
     """Write the rewards of a step to ``out`` ``[B]``.
 
@@ -185,6 +205,23 @@ def store_rewards(values: Sequence[object] | Array, out: NDArray[np.float64]) ->
         try:
             out[place] = as_reward(value)
         except (ValueError, TypeError):
+            return place
+    return None
+
+
+def store_ends(values: Sequence[object] | Array, out: NDArray[np.bool_]) -> int | None:
+    """Write which episodes ended in a step to ``out`` ``[B]``.
+
+    Returns the place of a value that `as_ends` refuses, or None.
+    """
+    given = np.asarray(values)
+    if given.dtype.kind in "biuf":
+        out[...] = given
+        return None
+    for place, value in enumerate(values):
+        try:
+            out[place], _ = as_ends(value, False)
+        except TypeError:
             return place
     return None
 

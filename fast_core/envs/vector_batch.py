@@ -37,6 +37,7 @@ from fast_core.envs.rows import (
     Observations,
     fitting_rewards,
     rewards_fit,
+    store_ends,
     store_rewards,
 )
 from fast_core.envs.vector_envpool import EnvPoolSource
@@ -233,8 +234,14 @@ class VectorBatch:
         if wrong is not None:
             cause = f"the reward must be one number; got {result.reward[wrong]!r}"
             raise self._failure(wrong, cause, action)
-        terminated[...] = result.terminated
-        truncated[...] = result.truncated
+        for name, ends, out in (
+            ("terminated", result.terminated, terminated),
+            ("truncated", result.truncated, truncated),
+        ):
+            wrong = store_ends(ends, out)
+            if wrong is not None:
+                cause = f"{name} must be True or False; got {ends[wrong]!r}"
+                raise self._failure(wrong, cause, action)
         self.goes_on = result.goes_on
         if result.began is not None:
             self._began = np.flatnonzero(result.began)

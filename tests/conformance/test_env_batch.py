@@ -216,6 +216,26 @@ def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
 
 
 @in_turn
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("late text", "terminated must be True or False; got 'False'"),
+        ("late None", "terminated must be True or False; got None"),
+        ("late array", r"truncated must be True or False; got array\(\[False, False\]\)"),
+    ],
+)
+@pytest.mark.parametrize("frame_skip", [1, 3])
+def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step(
+    make: Maker, form: str, said: str, frame_skip: int
+) -> None:
+    """Python takes any text for true, and None for false."""
+    step, seed = (3, 1)[frame_skip > 1], EpisodeSeeds(1, ROLE, 2, 0)[0]
+    where = rf"environment 0 of shard 2 .* in step {step} of episode 0 \(seed {seed}\) .*"
+    with pytest.raises(EnvironmentFailed, match=where + said):
+        make.run(toy("Counter", kwargs={"end": form}, frame_skip=frame_skip), 3)
+
+
+@in_turn
 def test_observations_are_copied_when_they_are_returned(make: Maker) -> None:
     plain = make.run(toy("Counter"), 33)
     mutated = make.run(toy("Mutated"), 33)

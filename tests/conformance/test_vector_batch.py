@@ -128,6 +128,32 @@ def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
     batch.close()
 
 
+@pytest.mark.parametrize("name", ["terminated", "truncated"])
+@pytest.mark.parametrize("late", ["False", None])
+def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step(
+    late: object, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = GymnasiumVectorSource.step
+
+    def step(self: Any, action: Any) -> VectorStep:
+        result = real(self, action)
+        ends: Any = getattr(result, name).astype(object)
+        if result.reward[1] == 3.0:
+            ends[1] = late
+        return result._replace(**{name: ends})
+
+    monkeypatch.setattr(GymnasiumVectorSource, "step", step)
+    batch = same_step(toy("Counter"), seed=1, shard=2, envs=2)
+    driver = run(batch, 2, 2)
+    assert not driver.ended.any()
+    seed = EpisodeSeeds(1, Role.ENVIRONMENT_EPISODE, 2, 1)[0]
+    where = rf"environment 1 of shard 2 .* in step 3 of episode 0 \(seed {seed}\) .*"
+    said = f"{name} must be True or False; got {late!r}"
+    with pytest.raises(EnvironmentFailed, match=where + said):
+        driver.run(random_actions(batch, 2, 1))
+    batch.close()
+
+
 def test_every_stored_step_is_a_transition_of_the_environment(make: Make) -> None:
     """None is the reset step of a library, and none leads from one episode to the next."""
     driver = run(make(CARTPOLE), 3, 150)

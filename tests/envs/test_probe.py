@@ -99,6 +99,7 @@ def test_a_space_that_is_not_supported_is_refused(which: str, said: str) -> None
         ({"raise_at": 4}, "in step 4.*bad joint 7"),
         ({"bad_at": 2, "bad": "dtype"}, "in step 2.*shape .* of int64"),
         ({"reward": "(2,)"}, "reward must be one number"),
+        ({"end": "late None"}, "in step 3.*terminated must be True or False; got None"),
     ],
 )
 def test_an_environment_that_does_not_work_is_refused(kwargs: dict[str, Any], said: str) -> None:

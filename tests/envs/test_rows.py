@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fast_core.envs.records import mismatch
 from fast_core.envs.rows import (
     Observations,
+    as_ends,
     as_reward,
     fits_float32,
     fitting_rewards,
@@ -112,6 +113,13 @@ def test_opposite_infinities_are_found() -> None:
     obs = observations(1, SpaceSpec(kind="box", shape=(2,), dtype="float32"))
     obs.array[0] = np.inf, -np.inf
     assert not obs.finite()
+
+
+@pytest.mark.parametrize("value", [1, 0, 1.0, 0.0, np.True_, np.int8(0), np.ones(1), np.array(0)])
+def test_an_end_in_any_form_is_true_or_false(value: object) -> None:
+    told = as_ends(value, False), as_ends(True, value)
+    assert told == ((bool(value), False), (True, bool(value)))
+    assert {type(each) for pair in told for each in pair} == {bool}
 
 
 @pytest.mark.parametrize("shape", SHAPES)

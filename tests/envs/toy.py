@@ -84,6 +84,9 @@ class Counter(gymnasium.Env[Any, Any]):
         ends = self.steps >= self.length
         terminated = ends and self.end in ("terminated", "both")
         truncated = ends and self.end in ("truncated", "both")
+        if self.steps == 3 and self.end.startswith("late"):
+            terminated = {"late text": "False", "late None": None}.get(self.end, terminated)
+            truncated = {"late array": np.zeros(2, np.bool_)}.get(self.end, truncated)
         return obs, self.as_form(reward), terminated, truncated, {}
 
     def observe(self, noise: float) -> Any:
