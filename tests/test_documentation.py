@@ -36,7 +36,9 @@ SHIPPED = sorted([*(ROOT / "configs").glob("*.yaml"), *EXAMPLES])
 PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PATH = re.compile(r"`((?:\.ci|algos|benchmarks|configs|docs|examples|fast_core|tests)/[\w./-]+)`")
+PATH = re.compile(
+    r"`((?:\.ci|algos|benchmarks|configs|docs|examples|fast_core|tests)/[\w./-]+)(?::(\w+))?`"
+)
 WHOLE = {"name", "environment", "algorithm", "stop"}
 
 
@@ -148,9 +150,12 @@ def test_dead_links_between_pages_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_paths_named_on_the_page_exist(page: Path) -> None:
-    paths = set(PATH.findall(page.read_text("utf-8")))
-    assert not sorted(path for path in paths if not (ROOT / path).exists())
+def test_paths_and_names_on_the_page_exist(page: Path) -> None:
+    for path, name in sorted(set(PATH.findall(page.read_text("utf-8")))):
+        assert (ROOT / path).exists(), path
+        if name:  # path:name is a function or class that begins at the left
+            code = (ROOT / path).read_text("utf-8")
+            assert re.search(rf"^(?:def|class) {name}\b", code, re.MULTILINE), f"{path}:{name}"
 
 
 def test_pages_named_in_the_source_exist() -> None:
