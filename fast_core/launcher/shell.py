@@ -116,7 +116,7 @@ class Shell:
         self._recorder: Recorder | None = None
         self.scores = Scores(run, tuple(plan.config.evaluation.environments))
         self.started_s, self.began_elapsed_s = time.monotonic(), 0.0
-        self.rounds, self._trained_s = 0, 0.0
+        self.rounds, self._trained_s, self._longest_s = 0, 0.0, 0.0
         self.chronicle = Chronicle(run, progress, config_text, sources, self._elapsed_s)
         self.failures = Failures(self.chronicle.report)
         keep = plan.config.checkpoint.keep
@@ -209,6 +209,8 @@ class Shell:
             self._recorder.note(event, now_s)
         self._carry_out(self.scheduler.handle(event, now_s))
         if kind is Trained:
+            if self.rounds:
+                self._longest_s = max(self._longest_s, now_s - self._trained_s)
             self.rounds, self._trained_s = self.rounds + 1, now_s
             self._write_metrics(now_s)
         elif kind is not RolloutReady:
@@ -348,9 +350,15 @@ class Shell:
             self.take(Tick(self._idle_since_s()))
 
     def round_s(self, now_s: float) -> float:
-        """How long rounds took in this part of the run, on the average; 0 before the first."""
+        """How long rounds took in this part of the run, on the average; 0 before the first.
+
+        The longest is left out of several: the job may have been suspended in it.
+        """
         since_s = self.statistics(now_s).elapsed_s - self.began_elapsed_s
-        return (since_s - (now_s - self._trained_s)) / self.rounds if self.rounds else 0.0
+        took_s = since_s - (now_s - self._trained_s)
+        if self.rounds > 2:
+            return (took_s - self._longest_s) / (self.rounds - 1)
+        return took_s / self.rounds if self.rounds else 0.0
 
     def _idle_since_s(self) -> float | None:
         """Since when none of those that the scheduler waits for has been at work."""

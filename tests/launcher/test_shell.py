@@ -24,6 +24,7 @@ from fast_core.events import (
     Save,
     Saved,
     Stop,
+    Trained,
 )
 from fast_core.launcher import shell as module
 from fast_core.launcher.roster import EXIT_NEWS_S
@@ -100,6 +101,19 @@ def test_work_goes_out_once_everybody_is_ready(desk: Desk) -> None:
         "env-0",
         "env-1",
     }
+
+
+def test_rounds_take_their_average_and_a_suspended_one_does_not_count(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By it Ctrl-C waits for the open round, whatever that has taken so far."""
+    desk.make_ready()
+    monkeypatch.setattr(desk.shell.scheduler, "handle", lambda event, now_s: [])
+    assert desk.shell.round_s(desk.now_s) == 0.0
+    for number, (took_s, average_s) in enumerate([(3, 3), (5, 4), (3600, 4), (4, 4), (8, 5)]):
+        desk.now_s += took_s
+        desk.shell.take(Trained("optimizer-0", number, 0, 0, 0, 0.0, 0, {}))
+        assert desk.shell.round_s(desk.now_s + 100) == pytest.approx(average_s)
 
 
 def test_refused_message_waits_for_the_news_of_the_nodes_death(desk: Desk) -> None:
