@@ -586,7 +586,8 @@ class CheckpointConfig(Section, frozen=True):
         Count | None,
         Meta(
             description="Updates between checkpoints. The first one comes after a minute and the "
-            "round that is open then, if not before. null writes only the last one."
+            "round that is open then, if not before, unless a callback has on_checkpoint. null "
+            "writes only the last one."
         ),
     ] = 5_000
     keep: Annotated[Count, Meta(description="Newest complete checkpoints to keep.")] = 3

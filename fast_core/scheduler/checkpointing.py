@@ -13,7 +13,8 @@ the replay was.
 
 The first one of a run comes with the first round that ends after `FIRST_S`, if it isn't due before:
 where rounds take long, the interval may be most of an hour, and all of that would be lost by a
-death.
+death. Not where callbacks are told of checkpoints: what they decide then would hold from a ticket
+that depends on time.
 
 One that can't be written, because the disk is full say, is given up once every node is done with
 it. The next one is due when it would have been.
@@ -21,6 +22,7 @@ it. The next one is due when it would have been.
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 import msgspec
@@ -79,6 +81,7 @@ class Checkpoints:
         self._commit: CommitCheckpoint | None = None
         self._asked = False  # for another one, while one is being written
         self._next_updates = self._after(kept(Settled, saved).updates)
+        self._first_s = math.inf if "checkpoint" in settings.moments else FIRST_S
 
     def _after(self, updates: int) -> int | None:
         every = self._settings.checkpoint_every_updates
@@ -111,7 +114,7 @@ class Checkpoints:
 
     def trained(self, updates: int, elapsed_s: float) -> None:
         """Ask for a checkpoint if training crossed a multiple of the interval, or for the first."""
-        first = self.number == 0 and elapsed_s >= FIRST_S
+        first = self.number == 0 and elapsed_s >= self._first_s
         if self._next_updates is not None and (first or updates >= self._next_updates):
             self._next_updates = self._after(updates)
             self.ask()

@@ -75,6 +75,14 @@ def test_first_checkpoint_comes_with_the_first_round_after_a_minute() -> None:
     assert [made.commit.version for made in world.checkpoints] == [8, 12]
 
 
+def test_checkpoint_of_which_callbacks_are_told_does_not_depend_on_time() -> None:
+    """What they decide then holds from the next ticket on, and the same is to lead to the same."""
+    world = saving_world(checkpoint_every_updates=12, moments=("checkpoint",))
+    collect_all(world)
+    world.now_s = 200.0
+    assert commands(train_one(world), Save) == []
+
+
 def test_files_stand_in_node_order_whoever_is_first() -> None:
     world = saving_world(checkpoint_every_updates=4)
     collect_all(world)
