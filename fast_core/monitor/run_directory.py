@@ -192,11 +192,11 @@ class RunDirectory:
                     found.append(match["module"])
 
         with contextlib.suppress(OSError):
-            text = read_regular(self.config)
             import yaml  # here, because a policy file does without
 
-            from fast_core.config.yaml_text import read_bounded
+            from fast_core.config.yaml_text import MOST_BYTES, read_bounded
 
+            text = read_regular(self.config, MOST_BYTES)
             # Text alone, which is quicker, and no tag fails.
             loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
             with contextlib.suppress(yaml.YAMLError):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fast_core.config.yaml_text import MOST_BYTES
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 
@@ -167,7 +168,10 @@ def test_module_of_the_current_folder_is_told_to_be_another_than_the_runs(
     run.look_where_it_began()
     monkeypatch.chdir(tmp_path)
     run.look_where_it_began()
-    assert not caplog.records
+    monkeypatch.chdir(here)
+    run.config.write_text(f"environment: {{id: 'named:Mine'}}  # {'x' * MOST_BYTES}")
+    run.look_where_it_began()
+    assert not caplog.records, "what is too long to be a configuration is not looked through"
 
 
 def test_what_cannot_be_looked_at_is_passed_over(
