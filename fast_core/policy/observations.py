@@ -16,14 +16,13 @@ from fast_core.errors import PolicyError
 from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
 
 # Networks compute in float32: beyond this their sums overflow, and infinity less infinity is NaN.
-LARGEST = 1e30
+LARGEST = np.float32(1e30)
 _SURELY_USABLE = 1e36  # a sum of squares, which float32 has
 
 
 def usable(rows: NDArray[Any]) -> bool:
     """Whether no number is NaN, infinite or beyond `LARGEST`, for the cost of one call."""
-    surely: bool = np.vdot(rows, rows) < _SURELY_USABLE
-    return surely or not _unusable(rows).any()
+    return float(np.vdot(rows, rows)) < _SURELY_USABLE or not _unusable(rows).any()
 
 
 def _unusable(numbers: NDArray[Any]) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -66,6 +67,20 @@ def test_the_entry_and_the_part_are_named(policies: Any) -> None:
         policy([0, 0, 0, NAN])
     with pytest.raises(PolicyError, match="nonfinite must be 'fail' or 'act'; got 'warn'"):
         Policy(policy.file, nonfinite="warn")  # type: ignore[arg-type]
+
+
+def test_numbers_of_sixteen_bits_are_looked_at_as_well(policies: Any) -> None:
+    policy, rows = policies("ppo")
+    environment = policy.environment
+    space = msgspec.structs.replace(environment.observation, dtype="float16")
+    environment = msgspec.structs.replace(environment, observation=space)
+    policy = Policy(msgspec.structs.replace(policy.file, environment=environment))
+    rows = rows.astype(np.float16)
+    rows[0] = 60_000
+    for obs in (rows, rows[0]):
+        policy(obs)
+        with pytest.raises(PolicyError, match="the observation is inf"):
+            policy(spoilt(obs, INFINITY))
 
 
 def test_asked_for_it_acts_and_remembers_what_it_knew(policies: Any) -> None:
