@@ -119,8 +119,32 @@ def test_no_script_is_imported_that_a_file_names(
         policy = load_policy(rewritten(files["ppo"], put("played", key, value=value)))
         with pytest.raises(PolicyError, match=rf"environment\.{key}.*--module script_of_mine\)"):
             evaluate(policy, episodes=1)
+    # Nor by what can be called in FastLoop and Gymnasium; their environments and wrappers may be.
+    for key, value in (
+        ("id", "fast_core.system.importing:user_module"),
+        ("id", "gymnasium.envs.registration:load_env_creator"),
+        ("wrappers", [{"name": "fast_core.policy:import_module"}]),
+    ):
+        made = rewritten(files["ppo"], put("played", key, value=value))
+        made = rewritten(made, put("played", "kwargs", value={"name": "script_of_mine"}))
+        with pytest.raises(PolicyError, match=rf"names code of its own: environment\.{key}"):
+            evaluate(load_policy(made), episodes=1)
     assert not (tmp_path / "ran").exists()
     assert "script_of_mine" not in sys.modules
+
+
+def test_environments_and_wrappers_that_come_with_fastloop_and_gymnasium_are_played_in(
+    files: dict[str, Path],
+) -> None:
+    wrapper = [{"name": "gymnasium.wrappers:TimeLimit", "kwargs": {"max_episode_steps": 3}}]
+    made = rewritten(files["ppo"], put("played", "wrappers", value=wrapper))
+    for id, steps in (
+        ("gymnasium.envs.classic_control.cartpole:CartPoleEnv", 3),
+        ("gymnasium.envs:CartPole-v1", 3),
+        ("CartPole-v1", 3),
+    ):
+        policy = load_policy(rewritten(made, put("played", "id", value=id)))
+        assert evaluate(policy, episodes=1).lengths.tolist() == [steps]
 
 
 def test_what_its_caller_names_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
