@@ -85,7 +85,7 @@ class GymnasiumVectorSource:
             if self._single:
                 observation = _without_stack(cast("gymnasium.spaces.Box", observation))
             self.spec = describe(config, observation, self._env.single_action_space, limit)
-            self._check_attributes(config)
+            self._check_resets(config)
         except ConfigError:
             self._env.close()
             raise
@@ -117,8 +117,8 @@ class GymnasiumVectorSource:
         self._form, self.seeded = _first, False
         return obs
 
-    def _check_attributes(self, config: EnvironmentConfig) -> None:
-        """Refuse what can't be set for one episode alone."""
+    def _check_resets(self, config: EnvironmentConfig) -> None:
+        """Refuse what can't be set for one episode alone, or reaches the first ones only."""
         if config.attributes and not (
             self.partial and callable(getattr(self._env, "set_attr", None))
         ):
@@ -126,6 +126,11 @@ class GymnasiumVectorSource:
                 f"environment.attributes can't be set: the vectorised form of {config.id!r} must "
                 "have `set_attr(name, values)`, with a value for each environment as Gymnasium's "
                 f"SyncVectorEnv has, and autoreset_mode Disabled. {_SCALAR}"
+            )
+        if config.reset_options is not None and not self.partial:
+            raise ConfigError(
+                "environment.reset_options can't be passed on: the vectorised form of "
+                f"{config.id!r} resets each environment itself, without options. {_SCALAR}"
             )
 
     def set_attributes(self, values: Sequence[Values]) -> None:

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector import SyncVectorEnv
 from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
@@ -348,6 +349,45 @@ def test_value_that_is_not_finite_can_only_be_cut_where_the_library_ends(nan_in:
         run(next_step(toy("Counter", kwargs={**kwargs, "length": 4}), envs=1), 1, 7)
 
 
+@pytest.mark.parametrize("spoiled", [9.0, np.nan])
+def test_what_is_said_of_a_step_that_was_none_does_not_matter(
+    spoiled: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it what another one ends with in that step."""
+    real, both = SyncVectorEnv.step, []
+
+    def step(self: Any, action: Any) -> Any:
+        began = self._autoreset_envs.copy()
+        obs, reward, terminated, truncated, info = real(self, action)
+        reward[began] = spoiled
+        if began.any() and (terminated & ~began).any():
+            both.append(True)
+            obs[terminated] = spoiled
+        return obs, reward, terminated, truncated, info
+
+    monkeypatch.setattr(SyncVectorEnv, "step", step)
+    driver = run(next_step(toy("Uneven"), envs=3), 3, 40)
+    assert both and np.array(driver.quarantined).any()
+    assert not np.array(driver.reward)[np.array(driver.quarantined)].any()
+    assert np.isfinite(driver.obs).all()
+
+
+def test_an_episode_that_ends_where_it_begins_late_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its library would reset it again, which nobody could tell from a step."""
+    real = SyncVectorEnv.step
+
+    def step(self: Any, action: Any) -> Any:
+        obs, reward, *_, info = real(self, action)
+        always = np.ones(1, np.bool_)
+        return obs, reward, always, ~always, info
+
+    monkeypatch.setattr(SyncVectorEnv, "step", step)
+    with pytest.raises(EnvironmentFailed, match="ended in the step in which it resets"):
+        run(next_step(toy("Counter"), envs=1), 1, 2)
+
+
 def test_late_reset_to_what_is_not_finite_is_an_error() -> None:
     batch = next_step(toy("Counter", kwargs={"length": 2, "nan_in": "reset", "nan_at": 2}), envs=1)
     with pytest.raises(EnvironmentFailed, match="1 episodes in a row began with an observation"):
@@ -355,6 +395,12 @@ def test_late_reset_to_what_is_not_finite_is_an_error() -> None:
 
 
 # --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [same_step, next_step])
+def test_options_that_only_the_first_reset_would_get_are_refused(form: Any) -> None:
+    with pytest.raises(ConfigError, match=r"reset_options can't be passed on.*resets .* itself"):
+        form(toy("Levels", reset_options={"level": 7}), seed=0, shard=0, envs=2)
 
 
 def test_a_form_that_does_not_say_how_it_resets_is_refused() -> None:
