@@ -13,8 +13,10 @@ import contextlib
 import ctypes
 import enum
 import json
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -127,6 +129,41 @@ def seed_global_generators(seed: int, *key: int) -> None:
     np.random.seed(int(words[1]))  # noqa: NPY002, it is the legacy generator that needs a seed
     for seeder in (_LIBC.srand, _LIBC.srandom, _LIBC.srand48):  # the first two are often one
         seeder(int(words[2]))
+
+
+class _Children:
+    """Seeds the processes that are forked while `children_seeded` says so."""
+
+    def __init__(self) -> None:
+        self.seed: Callable[[int], None] | None = None
+        self.forked = 0
+
+    def count(self) -> None:
+        self.forked += 1
+
+    def begin(self) -> None:
+        seed, self.seed = self.seed, None
+        if seed is not None:
+            seed(self.forked)
+
+
+_CHILDREN = _Children()
+os.register_at_fork(before=_CHILDREN.count, after_in_child=_CHILDREN.begin)
+
+
+@contextlib.contextmanager
+def children_seeded(seed: int, *key: int) -> Iterator[None]:
+    """Seed the global generators of each process that is forked meanwhile, by its number.
+
+    Workers that a library steps environments in, as Gymnasium's `AsyncVectorEnv`, all begin with
+    their parent's otherwise, and with a state of Python's own that no seed makes. Those that it
+    spawns are new interpreters, which nothing of this reaches.
+    """
+    _CHILDREN.seed, _CHILDREN.forked = partial(seed_global_generators, seed, *key), 0
+    try:
+        yield
+    finally:
+        _CHILDREN.seed = None
 
 
 @contextlib.contextmanager

@@ -45,7 +45,13 @@ from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
 from fast_core.envs.vector_source import VectorSource, VectorStep
 from fast_core.envs.whereabouts import BatchWhereabouts
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role, draw_seed, seed_global_generators
+from fast_core.seeding import (
+    EpisodeSeeds,
+    Role,
+    children_seeded,
+    draw_seed,
+    seed_global_generators,
+)
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
@@ -95,13 +101,14 @@ class VectorBatch:
         self._first_env, self._envs = first_env, envs
         self._where = BatchWhereabouts(indices, shard=shard, id=config.id, incarnation=incarnation)
         self._blamed = self._where.blamed
-        seed_global_generators(seed, role, shard, first_env, incarnation)
-        place_seed = draw_seed(seed, Role.ENVIRONMENT_SPACE, role, shard, first_env, incarnation, 2)
+        key = role, shard, first_env, incarnation
+        seed_global_generators(seed, *key)
+        place_seed = draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2)
         place = Place(
             number, shard, first_env, place_seed
         )  # the first one's: they are made at once
         place.tell()
-        with self._blamed("while they were made"):
+        with self._blamed("while they were made"), children_seeded(seed, *key):
             self._source = _SOURCES[config.backend](
                 place.fill(config), envs, draws=any(index in draws for index in indices)
             )

@@ -155,6 +155,21 @@ def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step
     batch.close()
 
 
+def test_worker_processes_draw_from_global_generators_of_their_own() -> None:
+    """In constructor and steps; Gymnasium forks them from one state, and Python's from none."""
+    config = EnvironmentConfig(id="FastLoopTest/Global-v0", backend="gymnasium_vector")
+    found = []
+    for shard in (2, 2, 3):
+        batch = VectorBatch(config, seed=1, shard=shard, envs=3)
+        found.append(np.array(run(batch, 3, 2).obs))
+        batch.close()
+    once, again, elsewhere = found
+    np.testing.assert_array_equal(once, again)
+    for generator in range(3):
+        drawn = np.concatenate([each[..., generator].ravel() for each in (once, elsewhere)])
+        assert len(set(drawn)) == 2 * 3 * 3
+
+
 def test_every_stored_step_is_a_transition_of_the_environment(make: Make) -> None:
     """None is the reset step of a library, and none leads from one episode to the next."""
     driver = run(make(CARTPOLE), 3, 150)

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import ctypes
+import random
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 PREFIX = "FastLoopTest/Vector-"
+
+
+class Global(gymnasium.Env[Any, Any]):
+    """Observes what the global generators of Python, NumPy and C draw, first when it is made."""
+
+    def __init__(self) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (3,), np.float64)
+        self.action_space = Discrete(2)
+        self.drawn = self.draw()
+
+    def draw(self) -> Any:
+        drawn = random.random(), np.random.random(), ctypes.CDLL(None).rand()  # noqa: NPY002
+        return np.array(drawn)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return self.drawn, {}
+
+    def step(self, action: Any) -> Any:
+        return self.draw(), 0.0, False, False, {}
+
+
+def in_processes(num_envs: int, **kwargs: Any) -> AsyncVectorEnv:
+    """A ``vector_entry_point`` that steps each environment in a process of its own."""
+    return AsyncVectorEnv([Global] * num_envs, **kwargs)
+
+
+gymnasium.register("FastLoopTest/Global-v0", Global, vector_entry_point=in_processes)
 
 
 def vectorised(make: Callable[..., Any]) -> Callable[..., SyncVectorEnv]:
