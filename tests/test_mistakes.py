@@ -95,6 +95,7 @@ MISTAKES = [
     Mistake("train ppo", "`fastloop train ppo --env CartPole-v1`", "train ppo --env CartPole-v1"),
     Mistake("train ppo_cartpole", "`fastloop launch ppo_cartpole`", "launch ppo_cartpole"),
     Mistake("train CartPole-v1", "algorithm.name must be one of"),
+    Mistake("train ppo --env ''", "`fastloop train ppo --env CartPole-v1`"),
     Mistake("train sac Pendulum-v1", "train sac --env Pendulum-v1`", "train sac --env Pendulum-v1"),
     Mistake("train ppo --env-id CartPole-v1", "Did you mean --env", "train ppo --env CartPole-v1"),
     Mistake("train a2c --env CartPole-v1", "is 'ppo'", "train ppo --env CartPole-v1"),

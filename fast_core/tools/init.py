@@ -72,7 +72,7 @@ def of_environment(algorithm: str, id: str | None, overrides: Sequence[str]) -> 
     algorithm_config_type(algorithm)  # first, since what is said next begins with it
     given = {each.partition("=")[0].partition(".")[0] for each in overrides}
     ids = [each.partition("=")[2] for each in overrides if each.startswith("environment.id=")]
-    if id is None and not ids:
+    if not id and not ids:
         near = next((each for each in overrides if ENVIRONMENT.fullmatch(each)), "CartPole-v1")
         raise ConfigError(
             "`fastloop train` needs the environment too: "
