@@ -60,7 +60,7 @@ class Http(H11Protocol):
 
 
 class Door(socket.socket):
-    """A socket that listens, at which no more than `MOST` are let in.
+    """A socket that listens, at which no more than `MOST`, or a few that came with them, are in.
 
     Attributes:
         connections: Those that are open, as uvicorn keeps them.

@@ -19,7 +19,7 @@ from fast_core.errors import ConfigError, FastLoopError
 from fast_core.system.text import error_text
 
 MOST_MESSAGE = 4096  # bytes; what a browser says is far smaller
-AT_ONCE = 64  # connections that are let in before anything else is done
+AT_ONCE = 8  # connections that are let in before they are counted, two or three times
 PORTS = 100  # that are tried one after the other
 STOP_S = 2.0
 TURN_S = 0.5
