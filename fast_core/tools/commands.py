@@ -24,13 +24,10 @@ Config = Annotated[
     Path,
     Argument("CONFIG", "YAML file of the run, or a name that `init --list` shows.", words="config"),
 ]
-Run = Annotated[Path, Argument(metavar="RUN", help="Run directory.")]
-Trained = Annotated[
-    Path, Argument(metavar="RUN", help="Run directory, or a checkpoint or policy file.")
-]
+Run = Annotated[Path, Argument("RUN", "Run directory.")]
+Trained = Annotated[Path, Argument("RUN", "Run directory, or a checkpoint or policy file.")]
 Checkpoint = Annotated[
-    str | None,
-    Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/."),
+    str | None, Option(metavar="NAME", help="best, best-NAME, newest or a name in checkpoints/.")
 ]
 Modules = Annotated[
     list[str] | None,
@@ -40,8 +37,8 @@ Modules = Annotated[
         help="A module of yours that a policy file may import; can be given several times.",
     ),
 ]
-Wait = Annotated[bool, Option("--wait/--no-wait", help="Whether to return only when it is done.")]
-Page = Annotated[bool, Option("--dashboard", help="Serve a page that shows it while it trains.")]
+Wait = Annotated[bool, Option(help="Whether to return only when it is done.")]
+Page = Annotated[bool, Option(help="Serve a page that shows it while it trains.")]
 Port = Annotated[
     int | None,
     Option(least=0, most=65535, metavar="N", help="Of the page; or the next free one. 0: any."),
@@ -50,22 +47,19 @@ Overrides = Annotated[
     list[str] | None,
     Argument("KEY=VALUE", "Such as algorithm.learning_rate=1e-4.", words="override"),
 ]
-Inline = Annotated[bool, Option("--inline", help="Run every node in this process, for debuggers.")]
+Json = Annotated[bool, Option("--json", "Print a JSON array instead.")]
+Inline = Annotated[bool, Option(help="Run every node in this process, for debuggers.")]
 
 
 @program.command(
     "init", "fastloop init mine", "fastloop init mine --from sac_pendulum", "fastloop init --list"
 )
 def init(
-    folder: Annotated[
-        Path | None, Argument(metavar="DIR", help="Folder, made if it isn't there.")
-    ] = None,
+    folder: Annotated[Path | None, Argument("DIR", "Folder, made if it isn't there.")] = None,
     name: Annotated[
         str, Option("--from", metavar="NAME", help="Which configuration to copy.")
     ] = "ppo_cartpole",
-    only_list: Annotated[
-        bool, Option("--list", help="Show the configurations that there are.")
-    ] = False,
+    only_list: Annotated[bool, Option("--list", "Show the configurations that there are.")] = False,
 ) -> int:
     """Copy a configuration to start from into a folder."""
     from fast_core.tools.init import begin, listing
@@ -162,14 +156,14 @@ def resume(
 
 @program.command("watch", "fastloop watch runs", "fastloop watch runs/ppo_cartpole --open")
 def watch(
-    path: Annotated[Path, Argument(metavar="RUN|DIRECTORY", help="A run, or a folder of runs.")],
+    path: Annotated[Path, Argument("RUN|DIRECTORY", "A run, or a folder of runs.")],
     port: Port = None,
     host: Annotated[
         str, Option(metavar="ADDRESS", help="Address to serve at; others need a token.")
     ] = "127.0.0.1",
-    opens: Annotated[bool, Option("--open", help="Show it in a browser.")] = False,
+    opens: Annotated[bool, Option("--open", "Show it in a browser.")] = False,
     plays: Annotated[
-        bool, Option("--play", help="Let the policy of a run that has ended play there.")
+        bool, Option("--play", "Let the policy of a run that has ended play there.")
     ] = False,
 ) -> int:
     """Show a run, going on or ended, or all runs of a folder on a page in the browser."""
@@ -186,8 +180,7 @@ def watch(
 def rerun(
     run: Run,
     until: Annotated[
-        str | None,
-        Option(metavar="update=N", help="Stop after the ticket with this update."),
+        str | None, Option(metavar="update=N", help="Stop after the ticket with this update.")
     ] = None,
 ) -> int:
     """Run a recorded run again in this process, bit for bit, for a debugger."""
@@ -198,7 +191,7 @@ def rerun(
 
 @program.command("sweep", "fastloop sweep sweep.yaml", "fastloop sweep sweep.yaml jobs=2")
 def sweep(
-    file: Annotated[Path, Argument(metavar="SWEEP", help="YAML file of the sweep, or its folder.")],
+    file: Annotated[Path, Argument("SWEEP", "YAML file of the sweep, or its folder.")],
     overrides: Overrides = None,
 ) -> int:
     """Train seeds and variants of a configuration side by side, or go on with that."""
@@ -214,10 +207,7 @@ def sweep(
     "fastloop compare runs --metric train/policy_loss --at 100_000",
 )
 def compare(
-    runs: Annotated[
-        list[Path],
-        Argument(metavar="RUN", help="Run directories, or folders of runs or a sweep."),
-    ],
+    runs: Annotated[list[Path], Argument("RUN", "Run directories, or folders of runs or a sweep.")],
     output: Annotated[
         Path | None,
         Option("-o --output", metavar="FILE", help="Write an .svg, .png, .csv or .json."),
@@ -232,7 +222,7 @@ def compare(
         float | None, Option(metavar="VALUE", help="Count the env steps to this value too.")
     ] = None,
     lower: Annotated[
-        bool, Option("--lower", help="Take lower values for better, such as those of a cost.")
+        bool, Option(help="Take lower values for better, such as those of a cost.")
     ] = False,
     across: Annotated[
         str | None, Option(metavar="KEY", help="Take runs that differ in it as alike too.")
@@ -249,8 +239,8 @@ def compare(
 
 @program.command("list", "fastloop list", "fastloop list runs/ppo_cartpole --json")
 def list_(
-    folder: Annotated[Path, Argument(metavar="DIR", help="Where to look.")] = Path("runs"),
-    as_json: Annotated[bool, Option("--json", help="Print a JSON array instead.")] = False,
+    folder: Annotated[Path, Argument("DIR", "Where to look.")] = Path("runs"),
+    as_json: Json = False,
 ) -> int:
     """List runs, newest first: how each stands, what it reached, whether it can be resumed."""
     surroundings.reserve_output()
@@ -260,9 +250,7 @@ def list_(
 
 
 @program.command("ps", "fastloop ps")
-def ps(
-    as_json: Annotated[bool, Option("--json", help="Print a JSON array instead.")] = False,
-) -> int:
+def ps(as_json: Json = False) -> int:
     """List your runs that go on on this machine: state, process, progress, rate."""
     surroundings.reserve_output()
     from fast_core.tools.control import show_running
@@ -283,8 +271,7 @@ def stop(run: Run, wait: Wait = True) -> int:
 def scale(
     run: Run,
     changes: Annotated[
-        list[str],
-        Argument(metavar="env=N|+N|-N", help="How many, or how many more; or policy=."),
+        list[str], Argument("env=N|+N|-N", "How many, or how many more; or policy=.")
     ],
     wait: Wait = True,
 ) -> int:
@@ -313,19 +300,17 @@ def save(run: Run, wait: Wait = True) -> int:
 def evaluate(
     run: Trained,
     overrides: Annotated[
-        list[str] | None,
-        Argument(metavar="KEY=VALUE", help="Of environment.* and evaluation.*."),
+        list[str] | None, Argument("KEY=VALUE", "Of environment.* and evaluation.*.")
     ] = None,
     episodes: Annotated[
         int | None, Option(least=1, help="Episodes, instead of evaluation.episodes.")
     ] = None,
-    render: Annotated[bool, Option("--render", help="Show them in a window.")] = False,
+    render: Annotated[bool, Option(help="Show them in a window.")] = False,
     video: Annotated[
         Path | None, Option(metavar="FILE", help="Write them to an .mp4 or .gif file.")
     ] = None,
     record: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write the trajectories to an .npz or .csv file."),
+        Path | None, Option(metavar="FILE", help="Write the trajectories to an .npz or .csv file.")
     ] = None,
     environment: Annotated[
         str | None,
@@ -336,12 +321,9 @@ def evaluate(
         int | None, Option(least=0, help="Seed of the episodes, instead of the run's.")
     ] = None,
     repeat: Annotated[
-        bool,
-        Option("--repeat", help="Play the episodes of the run's own evaluations, not fresh ones."),
+        bool, Option(help="Play the episodes of the run's own evaluations, not fresh ones.")
     ] = False,
-    explore: Annotated[
-        bool, Option("--explore", help="Act as in training, with exploration.")
-    ] = False,
+    explore: Annotated[bool, Option(help="Act as in training, with exploration.")] = False,
     modules: Modules = None,
 ) -> int:
     """Evaluate a policy of a run, the best one by default; prints one JSON object."""
@@ -392,9 +374,7 @@ def export(
 
 @program.command("play", "fastloop play runs/ppo_cartpole", "fastloop play CartPole-v1")
 def play(
-    what: Annotated[
-        str, Argument(metavar="RUN|CONFIG|ENV", help="What to watch, or to play yourself.")
-    ],
+    what: Annotated[str, Argument("RUN|CONFIG|ENV", "What to watch, or to play yourself.")],
     checkpoint: Checkpoint = None,
     modules: Modules = None,
 ) -> int:
@@ -431,21 +411,20 @@ def bench(
     names: Annotated[
         list[str] | None,
         Argument(
-            metavar="NAME",
-            help="Which; all by default. `parallel [CONFIG] [KEY=VALUE]...` compares one worker "
+            "NAME",
+            "Which; all by default. `parallel [CONFIG] [KEY=VALUE]...` compares one worker "
             "with several on this machine.",
         ),
     ] = None,
-    quick: Annotated[bool, Option("--quick", help="Fewer and shorter rounds.")] = False,
+    quick: Annotated[bool, Option(help="Fewer and shorter rounds.")] = False,
     only_list: Annotated[
-        bool, Option("--list", help="Show what there is and what it compares.")
+        bool, Option("--list", "Show what there is and what it compares.")
     ] = False,
     as_json: Annotated[
-        bool, Option("--json", help="Print a JSON object per benchmark instead.")
+        bool, Option("--json", "Print a JSON object per benchmark instead.")
     ] = False,
     env: Annotated[
-        str | None,
-        Option(metavar="ID", help="Of parallel: environment to play in at random."),
+        str | None, Option(metavar="ID", help="Of parallel: environment to play in at random.")
     ] = None,
     workers: Annotated[
         int | None, Option(least=2, help="Of parallel: how many; rollout.shards by default.")
@@ -514,8 +493,7 @@ def screens(
         float | None, Option(least=0.1, metavar="S", help="How long; until Ctrl-C by default.")
     ] = None,
     keep: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="Keep the run directory, in this folder."),
+        Path | None, Option(metavar="DIR", help="Keep the run directory, in this folder.")
     ] = None,
 ) -> int:
     """Play at random in many environments and show them on a page; nothing is left of it."""
@@ -527,9 +505,7 @@ def screens(
 
 @program.command("config schema", "fastloop config schema > schema.json")
 def schema(
-    markdown: Annotated[
-        bool, Option("--markdown", help="Print the reference for people instead.")
-    ] = False,
+    markdown: Annotated[bool, Option(help="Print the reference for people instead.")] = False,
 ) -> int:
     """Print the JSON Schema of configuration files."""
     from fast_core.algos.registry import REGISTRY, algorithm_config_type
@@ -579,7 +555,7 @@ def explain(
 def validate(
     config: Config,
     overrides: Overrides = None,
-    show: Annotated[bool, Option("--show", help="Print it with every default filled in.")] = False,
+    show: Annotated[bool, Option(help="Print it with every default filled in.")] = False,
 ) -> int:
     """Check a configuration file as a launch would: its environment is made and stepped once."""
     run_config = _load(config, overrides or [])

@@ -9,12 +9,8 @@ from fast_core.tools.command_line import Argument, Option
 
 
 def gops(
-    script: Annotated[
-        Path, Argument(metavar="SCRIPT", help="A training script of GOPS, as it is.")
-    ],
-    arguments: Annotated[
-        list[str] | None, Argument(metavar="ARGS", help="The script's own arguments.")
-    ] = None,
+    script: Annotated[Path, Argument("SCRIPT", "A training script of GOPS, as it is.")],
+    arguments: Annotated[list[str] | None, Argument("ARGS", "The script's own arguments.")] = None,
     degree: Annotated[
         str | None,
         Option(
@@ -73,12 +69,8 @@ def gops(
 
 
 def lightzero(
-    config: Annotated[
-        Path, Argument(metavar="CONFIG", help="A configuration of LightZero's, as it is.")
-    ],
-    arguments: Annotated[
-        list[str] | None, Argument(metavar="ARGS", help="Its own arguments.")
-    ] = None,
+    config: Annotated[Path, Argument("CONFIG", "A configuration of LightZero's, as it is.")],
+    arguments: Annotated[list[str] | None, Argument("ARGS", "Its own arguments.")] = None,
     degree: Annotated[
         str | None,
         Option(
