@@ -244,6 +244,10 @@ def test_run_that_has_come_back_replaces_a_dead_node_as_any_other() -> None:
     assert commands(world.kill("env0"), Respawn)
     world.kill("env0")
     assert not end_of(world).again
+    raised = Failed("env0", "stepping", "ValueError: 7", "Traceback ...", {})
+    world = ready_world(**(BACK | {"comebacks_on_error": True}))
+    world.deliver(raised)
+    assert not end_of(world).again, "it has begun, and would lose what it has trained since"
 
 
 def test_run_that_is_asked_to_end_does_not_come_back() -> None:

@@ -103,9 +103,13 @@ def watched(stage: Stage, interrupts: Interrupts, told: Told) -> Supervisor:
     )
 
 
-@pytest.mark.parametrize("replays", [True, False])
-def test_interrupted_run_waits_for_steps_on_replay_and_for_bytes(
-    tmp_path: Path, interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch, replays: bool
+@pytest.mark.parametrize(("replays", "rounds"), [(True, 0), (False, 1), (False, 0)])
+def test_interrupted_run_waits_for_steps_on_replay_for_rounds_and_for_bytes(
+    tmp_path: Path,
+    interrupts: Interrupts,
+    monkeypatch: pytest.MonkeyPatch,
+    replays: bool,
+    rounds: int,
 ) -> None:
     make = replay_config if replays else make_config
     stage = Stage(tmp_path, make(supervision=SupervisionConfig(save_s=LIMIT_S)))
@@ -122,6 +126,7 @@ def test_interrupted_run_waits_for_steps_on_replay_and_for_bytes(
             clock.now_s = 100.0 + tenth / 10
             if tenth < 30:
                 row.words[StatsColumn.BATCHES] += 1
+                told.rounds += rounds
             elif tenth < 200:
                 told.so_far = SavedSoFar(tenth)
             supervisor._take_interrupts()
@@ -129,11 +134,12 @@ def test_interrupted_run_waits_for_steps_on_replay_and_for_bytes(
                 ended_s = clock.now_s
                 break
         # Without a replay only whole rounds count.
-        assert ended_s == pytest.approx(119.9 + DISK_S if replays else 100.0 + LIMIT_S, abs=0.2)
+        moves = replays or rounds > 0
+        assert ended_s == pytest.approx(119.9 + DISK_S if moves else 100.0 + LIMIT_S, abs=0.2)
         last = told.events[-1]
         assert isinstance(last, StopRequested) and not last.save
         assert "no time for a last checkpoint (supervision.save_s)" in last.reason
         texts = [line.text for line in told.lines]
-        assert bool(texts) is replays and all("Ctrl-C once more" in text for text in texts)
+        assert bool(texts) is moves and all("Ctrl-C once more" in text for text in texts)
     finally:
         stage.close()
