@@ -28,7 +28,7 @@ from fast_core.policy.file import (
 from fast_core.policy.file_checks import check_code, code_of_algorithm
 from fast_core.policy.policy import Nonfinite, Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
-from fast_core.run.learner_file import LEARNER_FILE, load
+from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, load
 from fast_core.run.parameters import ParameterPack
 from fast_core.seeding import generators_kept
 from fast_core.spec import EnvironmentSpec
@@ -196,7 +196,7 @@ def _of_checkpoint(run: RunDirectory, name: str, source: str) -> PolicyFile:
     learner = config.algorithm.make_algorithm(environment, setup)
     try:
         learner.load_state_dict(cast("dict[str, object]", state["algorithm"]))
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except MADE_UP as error:
         raise CheckpointError(
             f"the learner's state in checkpoint {name} of {run.path} is none of its algorithm "
             f"({error_text(error)})"

@@ -18,8 +18,8 @@ from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import read_large
 
 LEARNER_FILE = "learner.msgpack"  # in a checkpoint; that of the first of several optimizers
-# What NumPy and torch raise at a type, a shape or bytes that nobody wrote with `save`.
-_MADE_UP = (AttributeError, LookupError, RuntimeError, SyntaxError, TypeError)
+# What learners and NumPy raise at a state that nobody wrote with `save`.
+MADE_UP = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _ARRAY, _TENSOR = "__array__", "__tensor__"
 
 
@@ -72,7 +72,7 @@ def unpack(data: bytes, path: str) -> dict[str, object]:
     """
     try:
         state = _from_plain(from_msgpack(data))
-    except (ValueError, *_MADE_UP) as error:
+    except (RuntimeError, SyntaxError, *MADE_UP) as error:
         raise CheckpointError(f"can't read the learner's state in {path}: {error}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds a {type(state).__name__}, not a learner's state")

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fast_core import Run, load_policy, train
@@ -13,7 +14,9 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import resume
-from fast_core.run.learner_file import LEARNER_FILE, load
+from fast_core.policy import start as policy_start
+from fast_core.policy.start import read_start
+from fast_core.run.learner_file import LEARNER_FILE, load, pack, unpack
 
 TASKS: dict[str, dict[str, Any]] = {
     "ppo": {
@@ -167,6 +170,21 @@ def test_learners_that_can_not_begin_so_are_refused(tmp_path: Path) -> None:
     first = run(tmp_path, "ppo", algorithm={"name": "random"})
     with pytest.raises(ConfigError, match="'random' lacks begin_from and begin_with"):
         begun(tmp_path, "ppo", first.directory, algorithm={"name": "random"})
+
+
+@pytest.mark.parametrize("changes", [{"statistics": 3}, {"statistics": {}}, {"parameters": 3}])
+def test_a_state_that_was_made_up_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    second = begun(tmp_path, "ppo", run(tmp_path, "ppo").directory)
+    config = config_file.load(
+        Path(second.directory) / "config.yaml", [], algorithm_config_type, resolved=True
+    )
+    start, _ = read_start(config.policy.loaded or {})
+    state: Any = unpack(start.learner, "it")["algorithm"]
+    made = msgspec.structs.replace(start, learner=pack({"algorithm": {**state, **changes}}))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConfigError, match="is none of"):
+        patch.setattr(policy_start, "find_start", lambda _: made)
+        begun(tmp_path, "ppo", "somewhere")
+    assert len(list((tmp_path / "second").glob("*"))) == 1
 
 
 @pytest.mark.process

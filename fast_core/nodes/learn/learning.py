@@ -26,10 +26,11 @@ from fast_core.policy.start import (
     read_start,
 )
 from fast_core.run.changes import with_changes
-from fast_core.run.learner_file import LEARNER_FILE, check, load, pack, unpack
+from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
 from fast_core.run.structures import INSIGHTS
 from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
+from fast_core.system.text import error_text
 from fast_core.system.threads import set_threads
 
 
@@ -108,12 +109,12 @@ class LearningNode(Node):
                 f"policy.from: the learner of algorithm.name {settings.name!r} lacks begin_from "
                 "and begin_with, which fast_core.algorithm.Beginning describes."
             )
+        state: Any = None
+        if start.learner:
+            state = unpack(start.learner, start.source).get("algorithm")
+            self._check_networks(start, state, learner.state_dict())
         try:
             if start.learner:
-                state = unpack(start.learner, start.source).get("algorithm")
-                if not isinstance(state, dict):
-                    raise CheckpointError(f"{start.source} holds no learner state")
-                self._check_networks(start, state, learner.state_dict())
                 learner.begin_from(state)
             else:
                 named = {each.name: each.array for each in start.parameters}
@@ -121,11 +122,18 @@ class LearningNode(Node):
                 learner.begin_with([named[field.name] for field in fields], start.env_steps)
         except CheckpointError as error:
             raise ConfigError(differing(start, str(error).rstrip("."))) from error
+        except MADE_UP as error:
+            raise ConfigError(
+                f"policy.from: what {start.source!r} holds is none of algorithm.name "
+                f"{settings.name!r} ({error_text(error)})"
+            ) from error
 
     @staticmethod
     def _check_networks(start: Start, there: Any, here: Any) -> None:
         """Name the parameters that differ, of learners that give theirs by name."""
-        networks = there.get("parameters"), here.get("parameters")
+        if not isinstance(there, dict):
+            raise CheckpointError(f"{start.source} holds no learner state")
+        networks: list[Any] = [each.get("parameters") for each in (there, here)]
         if all(isinstance(each, dict) for each in networks):
             shapes = [{name: np.shape(a) for name, a in each.items()} for each in networks]
             if said := other_shapes(*shapes):
