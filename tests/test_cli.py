@@ -468,6 +468,14 @@ def test_output_that_nobody_reads_ends_a_command_quietly(typed: str) -> None:
     assert ended.returncode in (0, 1) and ended.stderr == b""
 
 
+@pytest.mark.process
+def test_what_the_output_has_no_letters_for_is_escaped(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "fast_core.cli", "init", "ö"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    told = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert rb"\xf6/ppo_cartpole.yaml is yours to edit" in told.stdout, told.stderr
+
+
 def test_broken_pipe_of_another_is_no_quiet_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks() -> NoReturn:
         raise BrokenPipeError  # a simulator's, say

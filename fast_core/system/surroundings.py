@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import pwd
 import resource
@@ -25,6 +26,9 @@ _results: TextIO | None = None
 def mend() -> None:
     """Open closed standard streams on nothing, and name a user whom the machine doesn't know.
 
+    What standard output has no letters for is escaped, as on standard error.
+
+
     The next file opened would get the number of a closed stream, and every stray `print` would be
     written into it. Libraries (torch's compiler among them) ask for the user's name.
     """
@@ -36,6 +40,8 @@ def mend() -> None:
     if sys.stderr is None:
         # Else what is meant for it goes to standard output.
         sys.stderr = os.fdopen(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not any(os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME")):
         try:
             pwd.getpwuid(os.getuid())
