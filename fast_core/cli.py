@@ -7,6 +7,7 @@ main script's imports again in every child.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -65,9 +66,9 @@ def _run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except WrongUse as error:
-        print(f"fastloop: {error}", file=sys.stderr)
+        print(f"fastloop: {harmless(str(error))}", file=sys.stderr)
         if meant := _without_dashes(arguments):
-            print(f"Keys of the configuration have no dashes: {meant}", file=sys.stderr)
+            print(f"Keys of the configuration have no dashes: {harmless(meant)}", file=sys.stderr)
         return WRONG_USE
     except FastLoopError as error:
         if os.environ.get("FASTLOOP_DEBUG") == "1":
@@ -102,7 +103,7 @@ def _without_dashes(arguments: Sequence[str]) -> str:
         key = ELSEWHERE.get(key.replace("-", "_"), [key])[0]
         if key.partition(".")[0] in RunConfig.__struct_fields__:
             follows = "VALUE" if following.startswith("-") else following or "VALUE"
-            return f"{key}={value if equals else follows}"
+            return shlex.quote(f"{key}={value if equals else follows}")
     return ""
 
 

@@ -117,6 +117,11 @@ MISTAKES = [
         "no dashes: stop.env_steps=100_000",
         "train ppo --env CartPole-v1 stop.env_steps=100_000",
     ),
+    Mistake(
+        "launch base.yaml --algorithm.hidden_sizes '[64, 64]'",
+        r"no dashes: 'algorithm\.hidden_sizes=\[64, 64\]'$",
+        "launch base.yaml 'algorithm.hidden_sizes=[64, 64]'",
+    ),
     Mistake("train dqn --env CartPole-v1 --seed 3", "no dashes: seed=3"),
     Mistake("export runs/m", r"required: -o.*\n.*fastloop export runs/\S+ -o policy\.onnx"),
     Mistake(

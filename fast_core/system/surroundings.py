@@ -28,7 +28,6 @@ def mend() -> None:
 
     What standard output has no letters for is escaped, as on standard error.
 
-
     The next file opened would get the number of a closed stream, and every stray `print` would be
     written into it. Libraries (torch's compiler among them) ask for the user's name.
     """
