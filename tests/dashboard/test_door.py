@@ -107,7 +107,7 @@ def test_without_file_descriptors_there_is_an_answer_and_no_traceback(
         monkeypatch.setattr(door.Http, "asks", True)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as stack:
-        links = [stack.enter_context(socket.socket()) for _ in range(100)]
+        links = [stack.enter_context(socket.socket()) for _ in range(50)]
         taken = {int(name) for name in os.listdir("/proc/self/fd")}
         free = [each for each in range(max(taken) + 40) if each not in taken]
         resource.setrlimit(resource.RLIMIT_NOFILE, (free[20], hard))
@@ -129,11 +129,10 @@ def test_request_that_never_comes_to_an_end_is_not_waited_for(
     assert has_ended(silent) and has_ended(slow)
 
 
-def test_socket_that_never_says_anything_is_closed(
-    server: PageServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_socket_that_never_says_anything_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "SILENT_S", 0.1)
-    with connect(f"ws://127.0.0.1:{server.port}/ws") as silent:
+    monkeypatch.setattr(broadcast, "UNWATCHED_S", 0.1)
+    with served(Pretend()) as server, connect(f"ws://127.0.0.1:{server.port}/ws") as silent:
         with pytest.raises(ConnectionClosed):
             while True:
                 silent.recv(timeout=10)

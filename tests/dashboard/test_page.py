@@ -74,7 +74,7 @@ def test_tiles_move_and_charts_draw_without_a_word_in_the_console(
     ("tiles", "size", "columns"),
     [
         (8, (1366, 768), 4),
-        (8, (1920, 1080), 4),
+        pytest.param(8, (1920, 1080), 4, marks=slow),
         (9, (1280, 720), 4),
         pytest.param(9, (1920, 1080), 3, marks=slow),
         pytest.param(12, (1366, 768), 4, marks=slow),

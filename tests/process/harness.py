@@ -367,7 +367,7 @@ class Workplace:
         path = home / "config.yaml"
         path.write_text(yaml.safe_dump(dict(config)))
         arguments = ["launch", str(path), *overrides]
-        return self._fastloop(arguments, home, environment=environment, ignore=ignore, fresh=fresh)
+        return self.fastloop(arguments, home, environment=environment, ignore=ignore, fresh=fresh)
 
     def toy(self, fault: str, *overrides: str, fresh: bool = False, **kwargs: Any) -> Launched:
         """Launch with the toy environment and something that goes wrong in it."""
@@ -378,9 +378,9 @@ class Workplace:
 
     def resume(self, launched: Launched, *overrides: str) -> Launched:
         """Run ``fastloop resume`` on its newest run."""
-        return self._fastloop(["resume", str(launched.run), *overrides], launched.home)
+        return self.fastloop(["resume", str(launched.run), *overrides], launched.home)
 
-    def _fastloop(
+    def fastloop(
         self,
         arguments: Iterable[str],
         home: Path,
@@ -389,6 +389,7 @@ class Workplace:
         ignore: Iterable[signal.Signals] = (),
         fresh: bool = False,
     ) -> Launched:
+        """Run ``fastloop ARGUMENTS``."""
         early = any(name.startswith(READ_EARLY) for name in environment)
         if fresh or early:
             arguments = ["-m", "fast_core.cli", *arguments]

@@ -213,6 +213,7 @@ def _become(control: socket.socket, request: Mapping[str, Any]) -> None:
     ctypes.memmove(_address(MARK), mark.encode(), len(mark))  # copies are shown with it, too
     os.environ.clear()
     os.environ.update(request["surroundings"])
+    time.tzset()
     tempfile.tempdir = None
     sys.argv[1:] = request["arguments"]
     sys.path[0] = request["home"]
@@ -311,6 +312,7 @@ def _be_fork_server(launcher: socket.socket, room: int) -> None:
     sys.argv[1:] = [str(control), *request["words"]]
     os.environ.clear()
     os.environ.update(request["surroundings"])
+    time.tzset()
     _show({name: os.environ[name] for name in (*SHOWN, MARK)}, room)
     fork_server.main(control, int(request["words"][0]), request["words"][1:])
 

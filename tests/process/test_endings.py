@@ -85,7 +85,9 @@ def test_ctrl_c_while_the_environment_is_looked_at_leaves_no_run_directory(
 
 
 def test_ctrl_c_waits_for_a_round_that_takes_longer_than_a_save(workplace: Workplace) -> None:
-    launched = workplace.toy("", FIGURES, "supervision.save_s=0.02", step_s=0.03)
+    launched = workplace.toy(
+        "", FIGURES, "supervision.save_s=0.02", "rollout.steps=200", step_s=0.001
+    )
     launched.await_update()
     launched.signal(signal.SIGINT)
     assert launched.wait() == INTERRUPTED, launched.screen
@@ -95,7 +97,7 @@ def test_ctrl_c_waits_for_a_round_that_takes_longer_than_a_save(workplace: Workp
 def test_ctrl_c_before_the_first_round_is_trained_on_says_that_nothing_is_saved(
     workplace: Workplace,
 ) -> None:
-    launched = workplace.toy("", step_s=0.5)
+    launched = workplace.toy("", "rollout.steps=4000", step_s=0.001)
     launched.await_training()
     launched.signal(signal.SIGINT)
     assert launched.wait() == INTERRUPTED, launched.screen

@@ -145,6 +145,7 @@ def test_callbacks_see_one_run_that_goes_back(workplace: Workplace, every: int) 
     assert diary.count("end") == 1 and diary[-1] == "end"
 
 
+@pytest.mark.slow  # tests/scheduler/test_ends.py has what is decided
 def test_death_while_the_run_comes_back_is_one_of_its_budget(workplace: Workplace) -> None:
     """An env node of the second part dies as it makes its last environment."""
     kwargs = {"dies_at": 1 + GROUPS["envs_per_shard"]}  # it has tried one out

@@ -101,18 +101,26 @@ def test_samples_of_the_policy_reach_an_algorithm_without_a_buffer(
 ON = {"trainer": "on_serial_trainer", "sampler_name": "on_sampler", "eval_interval": NEVER}
 
 
+SHARED = {**ON, "algorithm": "PPO", "max_iteration": 3, "sample_batch_size": 16}
+
+
+def test_rows_that_ppo_learns_from_are_shared_out_among_samplers(make: Make) -> None:
+    samplers = make(num_samplers=2, **SHARED)._samplers
+    assert [each.recipe.keywords["sample_batch_size"] for each in samplers] == [8, 8]
+    with pytest.raises(ConfigError, match=r"got 16 and 3. Take 15 or 18 rows"):
+        make(num_samplers=3, **SHARED)
+
+
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.usefixtures("nothing_is_left")
-def test_rows_that_ppo_learns_from_are_shared_out_among_samplers(make: Make) -> None:
-    how = {**ON, "algorithm": "PPO", "max_iteration": 3, "sample_batch_size": 16}
-    trainer = make(num_samplers=2, **how)
+def test_ppo_learns_from_all_rows_of_all_samplers(make: Make) -> None:
+    trainer = make(num_samplers=2, **SHARED)
     given: list[int] = []
     own = trainer._alg.compute
     trainer._alg.compute = lambda data: given.append(len(data["rew"])) or own(data)
     trainer.train()
     assert given == [16, 16, 16] and trainer.result.stats.env_steps_collected == 48
-    with pytest.raises(ConfigError, match=r"got 16 and 3. Take 15 or 18 rows"):
-        make(num_samplers=3, **how)
 
 
 def test_run_leaves_files_where_gops_users_look(make: Make, tmp_path: Path) -> None:
