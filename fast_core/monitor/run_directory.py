@@ -303,6 +303,11 @@ def named_as_run(name: str) -> bool:
     return _STAMP.fullmatch(name) is not None
 
 
+def may_look_into(folder: str | Path) -> bool:
+    """Whether a folder is open to this user: in one that many share, others' may not be."""
+    return os.access(folder, os.R_OK | os.X_OK)
+
+
 def runs_in(folder: Path) -> list[Path]:
     """Folders named like runs, oldest first: by when they were made, not by their names.
 
@@ -312,7 +317,7 @@ def runs_in(folder: Path) -> list[Path]:
     found = []
     for child in folder.iterdir():
         match = _STAMP.fullmatch(child.name)
-        if match is not None and child.is_dir():
+        if match is not None and child.is_dir() and may_look_into(child):
             began = RunDirectory(child).began
             seconds = -math.inf if began is None else began.timestamp()
             found.append((seconds, match[1], int(match[2] or 1), child))

@@ -18,7 +18,7 @@ from fast_core.metrics import MetricsRow
 from fast_core.monitor.crash import WENT_ON
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
-from fast_core.monitor.run_directory import RunDirectory, named_as_run
+from fast_core.monitor.run_directory import RunDirectory, may_look_into, named_as_run
 from fast_core.monitor.run_lock import holder
 from fast_core.run.checkpoint_files import complete_names
 from fast_core.system.decoding import JsonDecoder
@@ -146,7 +146,7 @@ def _runs_below(folder: str, depth: int) -> Iterator[str]:
     others = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) and may_look_into(entry.path):
                 if named_as_run(entry.name) or _renamed_run(entry.path):
                     yield entry.path
                 else:

@@ -105,6 +105,11 @@ def explained(error: OSError) -> str | None:
             f"there is no folder for temporary files: {error.strerror}. Set TMPDIR to one that can "
             "be written"
         )
+    if error.errno in (errno.EACCES, errno.EPERM) and error.filename is not None:
+        return (
+            f"{os.fsdecode(error.filename)!r} is closed to you: {error.strerror}. Ask whoever it "
+            "belongs to, which `ls -ld` shows"
+        )
     return None
 
 

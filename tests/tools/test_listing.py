@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from fast_core.cli import main
 from fast_core.errors import ConfigError
 from fast_core.monitor.journal import read_entries
 from fast_core.monitor.metrics_file import read_rows
@@ -62,6 +64,27 @@ def test_no_folder_and_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str
         list_runs(tmp_path / "runs")
     assert show_runs(tmp_path) == 0
     assert "no runs in" in capsys.readouterr().out
+
+
+def test_runs_that_others_keep_to_themselves_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, other = (made_run(tmp_path, values=[1.0]) for _ in range(2))
+    seen = Path.stat
+
+    def stat(path: Path, **how: bool) -> os.stat_result:
+        if other in path.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return seen(path, **how)
+
+    # Tests may be root, who may look into all.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != other)
+    monkeypatch.setattr(Path, "stat", stat)
+    assert [each.path for each in list_runs(tmp_path)] == [mine]
+    assert RunDirectory.open(tmp_path / "made").path == mine
+    assert main(["list", str(other)]) == 1
+    assert f"fastloop: '{other}/" in (told := capsys.readouterr().err)
+    assert "is closed to you: Permission denied. Ask" in told
 
 
 @pytest.mark.timeout(20)
