@@ -10,6 +10,8 @@ from gymnasium.spaces import Box, Dict
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.probe import probe
+from fast_core.envs.short_look import ShortLook
+from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.spec import REWARD
 from tests.envs.toy import Typed
 
@@ -82,6 +84,16 @@ def test_rewards_of_which_nearly_all_is_the_same_are_found(paid: float) -> None:
 )  # fmt: skip
 def test_what_float32_tells_apart_and_what_stays_the_same_is_left_alone(kwargs: Any) -> None:
     assert blurred(**kwargs) == []
+
+
+@pytest.mark.parametrize(("bits", "found"), [(30, 1), (50, 0)])
+def test_last_bits_of_what_is_computed_and_always_the_same_are_left_alone(
+    bits: int, found: int
+) -> None:
+    row = SpaceSpec("box", (1,), "float64", low=(0.0,))
+    look = ShortLook(EnvironmentSpec("Test-v0", row, SpaceSpec("discrete", (), "int64", n=2)))
+    look.keep_rows(1e7 * (1 + np.array([[0.0], [2.0**-bits]])), np.zeros(2, np.float32))
+    assert len(look.blurred()) == found
 
 
 def test_environments_that_are_stepped_together_are_looked_at_too() -> None:
