@@ -192,11 +192,17 @@ class Reference:
     def _distances(
         self, given: Sequence[Array], wanted: Sequence[Array]
     ) -> list[NDArray[np.float64]]:
-        """Of each number: in halves of the action's range; without one, relative above 1."""
+        """Of each number: in halves of the action's range; without one, relative above 1.
+
+        Choices are right or wrong, wherever they begin.
+        """
         found = []
         for place, (got, want) in enumerate(zip(given, wanted, strict=True)):
             if got.shape != want.shape or got.dtype != want.dtype:
                 found.append(np.full(1, np.inf))
+                continue
+            if want.dtype.kind != "f":
+                found.append(np.not_equal(got, want).astype(np.float64))
                 continue
             exact = want.astype(np.float64)
             unit: NDArray[np.float64] = np.maximum(1.0, np.abs(exact))

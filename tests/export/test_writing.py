@@ -219,6 +219,16 @@ def test_choices_that_are_as_good_as_equal_are_no_difference() -> None:
     assert reference.difference(sample, [1 - action]) == 1.0
 
 
+@pytest.mark.parametrize("start", [0, 2**31, 2**62])
+def test_another_choice_is_a_difference_wherever_choices_begin(start: int) -> None:
+    case = ppo(box(2), choice(3, start=start))
+    reference = Reference(case.config, case.environment, case.parameters())
+    sample = draw(make_interface(case.config, case.environment), 40)
+    (action,) = reference.answers(sample)
+    assert reference.difference(sample, [action]) == 0.0
+    assert reference.difference(sample, [start + (action - start + 1) % 3]) == 1.0
+
+
 def test_differences_are_in_halves_of_the_range_of_an_action() -> None:
     case = CASES["ddpg"]()  # acts within [-1e-4, 1e-4]
     reference = Reference(case.config, case.environment, case.parameters())
