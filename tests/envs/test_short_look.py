@@ -11,8 +11,7 @@ from gymnasium.spaces import Box, Dict
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.probe import probe
 from fast_core.envs.short_look import ShortLook
-from fast_core.spec import EnvironmentSpec, SpaceSpec
-from fast_core.spec import REWARD
+from fast_core.spec import REWARD, EnvironmentSpec, SpaceSpec
 from tests.envs.toy import Typed
 
 
