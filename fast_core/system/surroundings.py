@@ -106,10 +106,7 @@ def explained(error: OSError) -> str | None:
             "be written"
         )
     if error.errno in (errno.EACCES, errno.EPERM) and error.filename is not None:
-        return (
-            f"{os.fsdecode(error.filename)!r} is closed to you: {error.strerror}. Ask whoever it "
-            "belongs to, which `ls -ld` shows"
-        )
+        return f"{os.fsdecode(error.filename)!r} is closed to you: {error.strerror}"
     return None
 
 

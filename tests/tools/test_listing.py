@@ -84,7 +84,7 @@ def test_runs_that_others_keep_to_themselves_are_passed_over(
     assert RunDirectory.open(tmp_path / "made").path == mine
     assert main(["list", str(other)]) == 1
     assert f"fastloop: '{other}/" in (told := capsys.readouterr().err)
-    assert "is closed to you: Permission denied. Ask" in told
+    assert "is closed to you: Permission denied" in told
 
 
 @pytest.mark.timeout(20)
