@@ -10,6 +10,7 @@ from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, Schedul
 
 MOST_STEPS = 1000
 MOST_SHARDS = 16_384  # each process lays out memory for as many env nodes
+MOST_GROUPS = 2 * MOST_SHARDS  # and for what each group of each shard asks
 NAME_LENGTH = 200
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
@@ -225,6 +226,15 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             repr(shards),
             f"Put more environments into each: with rollout.envs_per_shard {envs} it may be "
             f"{-(-config.envs // envs)}.",
+        )
+    most = max(MOST_GROUPS // shards, 2)
+    if placement != "env" and min(config.policy.groups, config.rollout.envs_per_shard) > most:
+        yield Problem(
+            "policy.groups",
+            f"must be at most {most} with rollout.shards {shards}: what a group costs, it costs in "
+            "each process",
+            repr(config.policy.groups),
+            "Two take turns already.",
         )
     if placement != "env" and config.nodes.policy.count > shards:
         yield Problem(

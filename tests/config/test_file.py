@@ -302,6 +302,13 @@ def test_rules_between_keys(override: str, parts: list[str]) -> None:
     assert all(part in message for part in [*parts, "command line"])
 
 
+def test_groups_of_all_shards_are_bounded_where_there_are_any() -> None:
+    groups, envs = "policy.groups=1000000", "rollout.envs_per_shard=999999"
+    assert read(MINIMAL, groups, envs) and read(MINIMAL, groups, "policy.placement=node")
+    message = refusal(MINIMAL, groups, envs, "policy.placement=node")
+    assert "policy.groups must be at most 16384 with rollout.shards 2" in message
+
+
 def test_restart_after_an_error_needs_a_budget() -> None:
     restart = "supervision.restarts.on_error=restart"
     assert "all budgets are 0; got 'restart'" in refusal(MINIMAL, restart)
