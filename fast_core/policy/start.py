@@ -256,9 +256,9 @@ def check_start(start: Start, algorithm: AlgorithmConfig, environment: Environme
         ConfigError: They are not; it names what differs.
     """
     found = [] if start.environment is None else [differences(start.environment, environment)]
-    own = plain(algorithm)
+    learned, own = {**algorithm.came_later, **start.algorithm}, plain(algorithm)
     for key in _NETWORK:
-        there, here = start.algorithm.get(key), own.get(key)
+        there, here = learned.get(key), own.get(key)
         if there not in _OPEN and here not in _OPEN and there != here:
             found.append(f"algorithm.{key} {there!r}, not {here!r}")
     if not start.learner:

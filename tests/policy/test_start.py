@@ -29,3 +29,12 @@ def test_a_policy_of_before_numbers_had_an_origin_names_the_key() -> None:
         check_start(start(before, environment), now, environment)
     check_start(start(before, environment), before, environment)
     check_start(start(before, CARTPOLE), now, CARTPOLE)  # where it is the same either way
+
+
+def test_a_policy_of_before_actions_had_a_unit_acts_in_that_of_the_environment() -> None:
+    now = PPOConfig(normalize_actions=True)
+    before = start(now, CARTPOLE)
+    del before.algorithm["normalize_actions"]
+    with pytest.raises(ConfigError, match=r"algorithm\.normalize_actions False, not True"):
+        check_start(before, now, CARTPOLE)
+    check_start(before, PPOConfig(normalize_actions=False), CARTPOLE)
