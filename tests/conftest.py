@@ -2,10 +2,12 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fast_core.system import surroundings
 from fast_core.system.threads import set_threads
 
 # Machines that run tests are slow and shared: a property fails by its assertions, not by time.
@@ -36,6 +38,14 @@ def pytest_collection_finish() -> None:
     """
     set_threads(1)
     _overlook()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def output_of_the_tests_is_theirs() -> Iterator[None]:
+    """A command takes standard output for its results, until its process ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(surroundings, "reserve_output", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -88,8 +88,6 @@ class Launcher(types.ModuleType):
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
-    # It would take the standard output of the tests.
-    monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
     for tool in ("evaluate", "export", "play", "replay_view"):
         monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
     monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
