@@ -13,7 +13,7 @@ from tests.process.viewing import FAULTS
 
 pytestmark = pytest.mark.process
 
-TICKETS = 40
+TICKETS = 20
 VIEWER = {"node": "tests.process.viewing:Viewer", "settings": {"fps": 20}}
 CONFIG: dict[str, Any] = {
     "name": "seen",
