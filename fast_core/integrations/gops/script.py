@@ -40,7 +40,7 @@ def run_script(script: Path, arguments: Sequence[str], **options: Any) -> int:
     with as_main(script, arguments), _plenty_of_cores():
         made = install(serial=True, **options)
         status = status_of(functools.partial(run_as_main, script))
-    if not made:
+    if not made and status == 0:
         print(
             f"fastloop gops: {script} made none of the trainers that FastLoop takes over "
             f"({', '.join((*SERIAL, *PARALLEL))}) by create_trainer, so all that it did was "

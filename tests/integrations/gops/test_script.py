@@ -71,6 +71,9 @@ def test_script_that_makes_no_trainer_is_said_to_have_run_without_fastloop(
     assert script.run_script(path, []) == 0
     told = capsys.readouterr()
     assert told.out == "played\n" and "play.py made none of the trainers" in told.err
+    path.write_text("raise SystemExit('no such task')")
+    assert script.run_script(path, []) == 1
+    assert capsys.readouterr().err == "no such task\n", "it may have been about to make one"
 
 
 def test_missing_script_is_named_before_gops_is_looked_for() -> None:
