@@ -141,6 +141,7 @@ def test_what_goes_on_begins_from_nothing(tmp_path: Path) -> None:
     path = str(Path(second.directory) / "config.yaml")
     goes_on = train(path, {"stop.env_steps": 128, "name": "third"}, resume=second.directory)
     assert goes_on.env_steps == 128
+    assert not (Path(goes_on.run.directory) / "start.msgpack").exists()
     anew = train(path, {"policy.from": None}).run
     assert not (Path(anew.directory) / "start.msgpack").exists()
     assert same(learner(anew, 64), learner(first, 64)), "with first values"

@@ -87,6 +87,34 @@ def test_threads_that_ended_leave_nothing_and_draw_different_noise(
     assert len(policy._idle) == 2, "as many as there were calls at once"
 
 
+def test_no_more_networks_are_kept_than_the_documentation_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = load_policy(play(tmp_path, "sac", monkeypatch).file)
+    monkeypatch.setattr(policies, "MOST_IDLE", 1)
+    for obs in (np.zeros(3, np.float32), np.zeros((2, 3), np.float32)):
+        at_once((policy, policy), [obs, obs])
+        assert len(policy._idle) == 1
+
+
+def test_answers_stay_where_a_policy_of_ones_own_writes_into_the_same_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = load_policy(play(tmp_path, "sac", monkeypatch).file)
+    taken, kept = CheckedPolicy.environment_action, np.zeros((2, 1), np.float32)
+
+    def into_the_same(self: CheckedPolicy, action: Any) -> Any:
+        kept[: len(action)] = taken(self, action)
+        return kept[: len(action)]
+
+    monkeypatch.setattr(CheckedPolicy, "environment_action", into_the_same)
+    for obs in (np.ones(3, np.float32), np.ones((2, 3), np.float32)):
+        answer = policy(obs)[0]
+        before = answer.tolist()
+        policy(-obs)
+        assert answer.tolist() == before
+
+
 def test_a_call_that_fails_gives_back_what_it_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
