@@ -98,12 +98,17 @@ class Watchdog:
             self._process.stdin.flush()
 
     def _beat(self) -> None:
-        """Say that Python runs, unless the watchdog is stopped and takes nothing."""
+        """Say that Python runs, unless the watchdog is stopped and takes nothing.
+
+        Past the stream, whose lock a copy would inherit that user code forks meanwhile, and which
+        no two threads may write to.
+        """
         while not self._over.wait(BEAT_S):
             with contextlib.suppress(OSError, ValueError):  # as in `_write`
                 assert self._process.stdin is not None
-                if select.select([], [self._process.stdin], [], 0)[1]:
-                    self._write("beat")
+                pipe = self._process.stdin.fileno()
+                if select.select([], [pipe], [], 0)[1]:
+                    os.write(pipe, b"beat\n")
 
     def take(self) -> tuple[list[str], str]:
         """What it says it did, and how it ended if it has, with what follows from that."""
