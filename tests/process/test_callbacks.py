@@ -153,12 +153,12 @@ def test_callback_that_keeps_the_interpreters_lock_is_ended_with_its_stack(
 
 @pytest.mark.slow
 def test_launcher_with_callbacks_that_is_stopped_for_long_goes_on(workplace: Workplace) -> None:
-    run = workplace.launch(config=config("Silent", stop={"time_s": 60}))
+    limit = "supervision.work_timeout_s=1"
+    run = workplace.launch(limit, config=config("Silent", stop={"time_s": 60}))
     run.await_training()
     os.kill(run.pid, signal.SIGSTOP)
-    time.sleep(12)
     os.kill(run.pid, signal.SIGINT)
-    time.sleep(12)
+    time.sleep(12)  # a launcher that runs would be ended: `KEPT`
     os.kill(run.pid, signal.SIGCONT)
     assert run.wait() == 130, run.screen
     run.assert_gone()
