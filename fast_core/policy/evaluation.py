@@ -373,14 +373,16 @@ def _check_code(policy: Policy, environment: EnvironmentConfig, given: Iterable[
 def _is_ours(path: str) -> bool:
     """Whether a module, or the environment or wrapper in it, is of FastLoop or Gymnasium.
 
-    Nothing else in theirs: called with what a file says, many a function there runs anything.
+    Nothing else in theirs: called with what a file says, many a function there runs anything, and
+    `RecordVideo` writes wherever that is.
     """
     module, _, name = path.partition(":")
     if not f"{module}.".startswith(_OURS):
         return False
     with suppress(ImportError):  # who makes it says what is missing
         kind = getattr(user_module(module), name, None)
-        return kind is None or (isinstance(kind, type) and issubclass(kind, gymnasium.Env))
+        made = isinstance(kind, type) and issubclass(kind, gymnasium.Env)
+        return kind is None or (made and kind is not gymnasium.wrappers.RecordVideo)
     return True
 
 

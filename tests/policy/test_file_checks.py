@@ -124,6 +124,7 @@ def test_no_script_is_imported_that_a_file_names(
         ("id", "fast_core.system.importing:user_module"),
         ("id", "gymnasium.envs.registration:load_env_creator"),
         ("wrappers", [{"name": "fast_core.policy:import_module"}]),
+        ("wrappers", [{"name": "gymnasium.wrappers:RecordVideo"}]),
     ):
         made = rewritten(files["ppo"], put("played", key, value=value))
         made = rewritten(made, put("played", "kwargs", value={"name": "script_of_mine"}))
