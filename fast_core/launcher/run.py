@@ -382,7 +382,9 @@ def _part(session: Session) -> Outcome | LostPart:
         )
         if lost is not None:
             raise _given_up(session, lost, refusal) from error
-        if not session.continued and not run.metrics.exists():  # nothing was trained
+        if run.metrics.exists():  # something was trained
+            raise RunFailed(str(refusal), run.path, "launcher", str(refusal), "") from error
+        if not session.continued:
             run.remove()
         raise refusal from error
 

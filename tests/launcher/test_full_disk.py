@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from fast_core.errors import ConfigError
+from fast_core.errors import ConfigError, RunFailed
 from fast_core.launcher import run
 from fast_core.launcher.processes.node_process import _redirect_output
 from tests.nodes.stage import make_config
@@ -41,7 +41,7 @@ def test_run_that_was_trained_is_kept_whatever_its_disk_says(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("fast_core.launcher.run.carry_out", full)
-    with pytest.raises(ConfigError, match="Input/output error"):
+    with pytest.raises(RunFailed, match="Input/output error"):
         run.launch(msgspec.structs.replace(make_config(), directory=str(tmp_path)))
     assert [*tmp_path.glob("*/*/metrics.jsonl")]
 
