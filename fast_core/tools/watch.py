@@ -24,7 +24,7 @@ from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.run.run_state import find_runs
-from fast_core.screens.access import check_page, made_token, token
+from fast_core.screens.access import TOKEN, check_page, made_token, others_read, token
 from fast_core.screens.served import Served, now_served
 from fast_core.system.surroundings import expanded, write_result
 from fast_core.system.text import harmless
@@ -168,6 +168,8 @@ def stay(
     """
     if port not in (0, served.port):
         write_result(f"port {port} is in use")
+    if served.token and others_read(sys.stdout):
+        _warn(f"other users can read the token here: `chmod go-r` this file, or set {TOKEN}")
     write_result(f"the page is at {served.address} until Ctrl-C")
     sys.stdout.flush()
     with shown(served) if opens else contextlib.nullcontext():

@@ -7,6 +7,8 @@ import socket
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,7 +17,7 @@ from fast_core.dashboard.serving import url_of
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.screens.served import Served, now_served
-from fast_core.tools.watch import folder_at, shown, watch
+from fast_core.tools.watch import folder_at, shown, stay, watch
 from tests.tools.made_runs import made_run
 
 
@@ -89,3 +91,16 @@ def test_browser_finds_the_token_in_a_file_for_its_user_alone(
         assert 'url=http://127.0.0.1:1/?token=secret"' in path.read_text()
     assert "secret" not in opened[0] and not path.exists()
     assert capsys.readouterr().out == "no browser could be opened here\n"
+
+
+def test_token_that_is_printed_where_others_read_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over: Any = SimpleNamespace(count=1)
+    with (tmp_path / "watch.log").open("w") as log:
+        monkeypatch.setattr("sys.stdout", log)
+        for mode, token in ((0o600, "secret"), (0o644, ""), (0o644, "secret")):
+            assert capsys.readouterr().err == ""
+            os.chmod(log.fileno(), mode)
+            stay(Served("http://127.0.0.1:1/", 1, 2, token), 1, print, over, opens=False)
+    assert "other users can read the token here" in capsys.readouterr().err
