@@ -11,7 +11,6 @@ import errno
 import os
 import resource
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ LEAVE_S = 10.0  # for what was said last to be taken
 AT_A_TIME = 16  # that go where file descriptors are scarce: an answer needs one, too
 _OUTSIDE = 1024  # connections that may wait to be let in
 _LINGER_S = 0.02  # for the request of who is turned away: unread, it would take the answer with it
-_SETTLES_S = 0.05  # until who was let in is among the connections
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NO_ROOM = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n"
@@ -73,7 +71,6 @@ class Door(socket.socket):
         super().__init__(fileno=listening.detach())
         self.connections, self._told = connections, told
         self._most = min(MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-        self._came_s = 0.0  # when somebody was let in
         self._closing: dict[Any, float] = {}  # since when connections are to end
         self._spare = os.open(os.devnull, os.O_RDONLY)  # to turn somebody away where none is left
 
@@ -94,13 +91,11 @@ class Door(socket.socket):
             except OSError as error:
                 if error.errno not in _SCARCE:
                     raise
-                soon = time.monotonic() < self._came_s + _SETTLES_S
-                if soon or self._make_room(AT_A_TIME):
+                if self._make_room(AT_A_TIME):
                     raise BlockingIOError from error  # it is let in once those are gone
                 self._told("no file descriptor is left for another connection (`ulimit -n`)")
                 self._turn_away_by_spare()
                 continue
-            self._came_s = time.monotonic()
             if len(self.connections) < self._most or self._make_room(1):
                 return link, address
             self._told(f"{self._most} connections are open already")

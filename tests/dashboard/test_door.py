@@ -8,8 +8,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -176,3 +179,14 @@ def test_connection_that_does_not_take_its_end_is_cut_off() -> None:
             assert not leaves.transport.aborted
         gate.sweep(100.5 + door.LEAVE_S)
     assert leaves.transport.aborted and not stays.transport.aborted
+
+
+def test_time_to_ask_begins_anew_with_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(H11Protocol, "on_response_complete", lambda self: None)
+    link: Any = object.__new__(door.Http)
+    link.cycle = SimpleNamespace(response_complete=False)
+    assert not link.is_late(door.ANSWER_S) and link.is_late(door.ANSWER_S + 1)
+    link.loop = SimpleNamespace(time=lambda: 100.0)
+    link.cycle.response_complete = True
+    link.on_response_complete()
+    assert not link.is_late(100.0 + door.ASK_S) and link.is_late(101.0 + door.ASK_S)
