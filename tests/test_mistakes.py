@@ -110,6 +110,8 @@ MISTAKES = [
     Mistake("run base.yaml", "Did you mean `fastloop launch`", "launch base.yaml"),
     Mistake("base.yaml", "Did you mean `fastloop launch base.yaml`", "launch base.yaml"),
     Mistake("config nope", "`fastloop config --help` lists them", "config --help"),
+    Mistake("launch base.yaml --inlin", "Did you mean --inline", "launch base.yaml --inline"),
+    Mistake("gops", "required: SCRIPT\n"),
     Mistake("begin", "`fastloop --help` lists them", "--help"),
     Mistake("help", "Did you mean `fastloop --help`", "--help"),
     Mistake(

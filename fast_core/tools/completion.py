@@ -78,7 +78,7 @@ def _possible(program: Program, before: list[str], word: str) -> Iterator[str]:
         return
     for parameter, kind, declaration, _ in declared:
         names = getattr(declaration, "names", "").split() or [f"--{parameter.replace('_', '-')}"]
-        if not isinstance(declaration, Argument) and before[-1] in names and kind is not bool:
+        if before[-1] in names and kind is not bool:
             yield from _words(declaration.words, word)
             return
     places = [each for _, _, each, _ in declared if isinstance(each, Argument)]

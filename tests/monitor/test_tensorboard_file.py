@@ -7,6 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.api_pb2 import DataType
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 from tests.monitor.event_files import read_scalars
@@ -64,6 +67,20 @@ def test_full_disk_leaves_no_empty_file(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="No space"):
         TensorBoardFile(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hyperparameters_have_their_kinds(tmp_path: Path) -> None:
+    file = TensorBoardFile(tmp_path)
+    file.begin_hyperparameters({"a": True, "b": 1, "c": 0.5, "d": "e"}, [], 0.0)
+    file.close()
+    reader = EventAccumulator(str(tmp_path)).Reload()
+    content = reader.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    (*kinds,) = (
+        each.type for each in HParamsPluginData.FromString(content).experiment.hparam_infos
+    )
+    assert [DataType.Name(each) for each in kinds] == [
+        f"DATA_TYPE_{name}" for name in ("BOOL", "FLOAT64", "FLOAT64", "STRING")
+    ]
 
 
 @pytest.mark.process
