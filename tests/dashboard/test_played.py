@@ -74,18 +74,19 @@ def test_policy_acts_in_environments_that_are_looked_at(played: PlayedRun, polic
 
 
 def test_policy_rests_while_nobody_looks(
-    played: PlayedRun, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[object] = []
-    step = Drawing.step
+    step = Drawing.step  # before there is an environment, which may keep its own
     monkeypatch.setattr(Drawing, "step", lambda self, act: steps.append(act) or step(self, act))
-    played.want({0: 1})
-    eventually(lambda: steps, "a step")
-    played.want({})
-    time.sleep(2 * LOOK_S)
-    before = len(steps)
-    time.sleep(2 * LOOK_S)
-    assert len(steps) == before
+    with closing(PlayedRun(run, policy, setting_of(policy))) as source:
+        source.want({0: 1})
+        eventually(lambda: steps, "a step")
+        source.want({})
+        time.sleep(2 * LOOK_S)
+        before = len(steps)
+        time.sleep(2 * LOOK_S)
+        assert len(steps) == before
 
 
 def test_environment_that_can_not_be_drawn_shows_its_observation_and_says_why(
