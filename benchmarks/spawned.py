@@ -31,7 +31,9 @@ _context = multiprocessing.get_context("spawn")
 class SpawnTree:
     """Does what `fast_core.launcher.processes.tree.ProcessTree` does, as far as a run needs it."""
 
-    def __init__(self, *, preload: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, *, preload: Sequence[str], environment: dict[str, str], log: Path, beats: None
+    ) -> None:
         self.children: dict[str, Child] = {}
         self.watchdog = SimpleNamespace(fileno=None)
         self.directory = Path(tempfile.mkdtemp(prefix="fastloop-"))

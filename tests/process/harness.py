@@ -365,7 +365,9 @@ class Workplace:
         """Run ``fastloop launch`` with this configuration; ``fresh`` imports everything itself."""
         home = home or self.folder()
         path = home / "config.yaml"
-        path.write_text(yaml.safe_dump(dict(config)))
+        whole = path.with_suffix(".whole")  # another launcher of this folder may be reading it
+        whole.write_text(yaml.safe_dump(dict(config)))
+        whole.replace(path)
         arguments = ["launch", str(path), *overrides]
         return self.fastloop(arguments, home, environment=environment, ignore=ignore, fresh=fresh)
 

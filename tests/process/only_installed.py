@@ -23,9 +23,8 @@ from importlib.machinery import PathFinder
 
 here = pathlib.Path(__file__).parent
 named = (here / "named.txt").read_text().split()
-brought = json.loads((here / "modules.json").read_text())
-seen = set(brought[""]).union(*(brought[each] for each in named))
-hidden = set().union(*brought.values()) - seen
+direct, brought = json.loads((here / "modules.json").read_text())
+hidden = set(direct).difference(brought[""], *(brought[each] for each in named))
 find = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *where: (
     None if name.partition(".")[0] in hidden else find(name, *where)
@@ -52,23 +51,26 @@ def prepare(folder: Path) -> str:
     return f"set -euo pipefail\n{python}{_PIP.format(folder=folder)}"
 
 
-def _modules() -> dict[str, list[str]]:
-    """Top-level modules that each extra brings itself; of ``""`` all of every installation."""
+def _modules() -> tuple[list[str], dict[str, list[str]]]:
+    """Top-level modules that extras name, and all that each brings; ``""`` is the base install."""
     of: dict[str, list[str]] = {}
     for module, distributions in metadata.packages_distributions().items():
         for name in distributions:
             of.setdefault(_plain(name), []).append(module)
     extras = {*(metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or [])}
     extras -= {"test", "bench"}  # of those who change FastLoop
-    named = {extra: _required(DISTRIBUTION, extra) for extra in extras} | {"": _base()}
-    return {
-        extra: [m for name in names for m in of.get(name, ())] for extra, names in named.items()
-    }
+    named = {extra: _required(DISTRIBUTION, extra) for extra in extras} | {"": {DISTRIBUTION}}
+
+    def modules(names: set[str]) -> list[str]:
+        return [module for name in names for module in of.get(name, ())]
+
+    brought = {extra: modules(_with_needs(names)) for extra, names in named.items()}
+    return modules(set().union(*named.values())), brought
 
 
-def _base() -> set[str]:
-    """Distributions that FastLoop needs, with those that they need."""
-    found, new = set[str](), {DISTRIBUTION}
+def _with_needs(names: set[str]) -> set[str]:
+    """Distributions, with those that they need."""
+    found, new = set[str](), names
     while new:
         found |= new
         new = {each for name in new for each in _required(name, "")} - found

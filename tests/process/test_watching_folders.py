@@ -6,7 +6,7 @@ import json
 import re
 import signal
 from typing import Any
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -20,10 +20,13 @@ def test_folder_is_watched_while_a_run_of_it_begins_and_ends(workplace: Workplac
     (home / "runs").mkdir()
     arguments = ["-m", "fast_core.cli", "watch", "runs", "--port", "0"]
     watching = workplace.start(arguments, home=home)
-    at = eventually(lambda: re.search(r"http://\S+/", watching.screen), watching.screen)
+    at = eventually(
+        lambda: re.search(r"(http://\S+/)\?token=(\S+)", watching.screen), watching.screen
+    )
 
     def rows() -> list[dict[str, Any]]:
-        with build_opener(ProxyHandler({})).open(f"{at[0]}api/runs", timeout=10) as answer:
+        asked = Request(f"{at[1]}api/runs", headers={"Authorization": f"Bearer {at[2]}"})
+        with build_opener(ProxyHandler({})).open(asked, timeout=10) as answer:
             found: list[dict[str, Any]] = json.load(answer)["runs"]
         return found
 
