@@ -58,8 +58,8 @@ TARGETS = {
     "halfcheetah_by_sample_factory": 6.0,
     "pong_by_sample_factory": 2.3,
     "pong_bf16_by_sample_factory": 4.0,
-    "cartpole_by_sb3": 10.0,
-    "halfcheetah_by_sb3": 4.3,
+    "cartpole_by_sb3": 7.5,
+    "halfcheetah_by_sb3": 3.4,
     "pong_by_sb3": 1.9,
 }
 
