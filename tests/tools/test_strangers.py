@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -185,8 +184,11 @@ def test_a_stranger_steers_no_terminal(tmp_path: Path) -> None:
 @pytest.mark.timeout(30)
 def test_answer_without_an_end_is_refused(tmp_path: Path) -> None:
     run = RunDirectory(made_run(tmp_path))
-    path = Path(tempfile.mkdtemp(prefix="fl-")) / "s"
-    with socket.socket(socket.AF_UNIX) as listener:
+    with (
+        tempfile.TemporaryDirectory(prefix="fl-") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        path = Path(folder) / "s"
         listener.bind(str(path))
         listener.listen()
         run.control.symlink_to(path)
@@ -202,7 +204,6 @@ def test_answer_without_an_end_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="answers with a line of more than"):
             list(client.ask(run, StatusRequest()))
         talker.join()
-    shutil.rmtree(path.parent)
 
 
 def test_numbers_of_any_length_and_halves_of_characters_are_damage(tmp_path: Path) -> None:
