@@ -15,7 +15,7 @@ that `off_policy_degree`. ``fastloop``: FastLoop's own DSAC, as `fastloop launch
 GOPS is not on the package index: FASTLOOP_GOPS names a Python that can import it, which then runs
 all of this but ``fastloop`` where its Gymnasium is too old to train with, as GOPS's own is: that
 side is run by the Python that this was started with. There, and where there is no GOPS, MuJoCo's
-InvertedPendulum takes the cart-pole's place; `tests/integrations/gops/standin` takes GOPS's.
+InvertedPendulum takes the cart-pole's place; `tests/clients/gops/standin` takes GOPS's.
 
 The ratio is that of ``fastloop`` on ``cartpole``; ``halfcheetah_ratio`` has a target of its own.
 """

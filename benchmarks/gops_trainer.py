@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import torch
 
-from fast_core.integrations.gops import install
+from fast_core.clients.gops import install
 
 How = Literal["serial", "ray", "fastloop"]
 Figures = dict[str, float]

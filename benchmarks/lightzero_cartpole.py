@@ -101,8 +101,8 @@ def main() -> None:
 
         train_muzero(config, seed=0, max_env_step=asked.env_steps)
     else:
-        import fast_core.integrations.lightzero as fl
-        from fast_core.integrations.lightzero import run
+        import fast_core.clients.lightzero as fl
+        from fast_core.clients.lightzero import run
 
         told = run.summary
 

@@ -6,6 +6,8 @@ because every process and command of FastLoop imports this package.
 
 import importlib
 
+from fast_core.former import find_by_former_names
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -25,6 +27,9 @@ _HOMES = {
 }
 
 __all__ = [*_HOMES]
+
+
+find_by_former_names()
 
 
 def __getattr__(name: str) -> object:

@@ -37,7 +37,7 @@ PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(
-    r"`((?:\.ci|algos|benchmarks|configs|docs|examples|fast_core|tests)/[\w./-]+)(?::(\w+))?`"
+    r"`((?:\.ci|algos|benchmarks|clients|configs|docs|examples|fast_core|tests)/[\w./-]+)(?::(\w+))?`"
 )
 WHOLE = {"name", "environment", "algorithm", "stop"}
 
@@ -159,7 +159,9 @@ def test_paths_and_names_on_the_page_exist(page: Path) -> None:
 
 
 def test_pages_named_in_the_source_exist() -> None:
-    for file in (*(ROOT / "fast_core").rglob("*.py"), *(ROOT / "algos").rglob("*.py")):
+    for file in (
+        f for name in ("fast_core", "algos", "clients") for f in (ROOT / name).rglob("*.py")
+    ):
         for path in re.findall(r"docs/[\w.-]+\.md", file.read_text("utf-8")):
             assert (ROOT / path).is_file(), f"{file} names {path}"
 

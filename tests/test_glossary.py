@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 SOURCES = "".join(
     path.read_text("utf-8")
-    for folder in ("fast_core", "algos")
+    for folder in ("fast_core", "algos", "clients")
     for path in (ROOT / folder).rglob("*.py")
 )
 KEYS = set(paths(RunConfig)).union(

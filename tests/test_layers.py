@@ -9,12 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # Where each package's sources are; `algos/` is imported as fast_core.algos (a link leads there).
-SOURCES = {"fast_core": "fast_core", "fast_core.algos": "algos"}
+SOURCES = {"fast_core": "fast_core", "fast_core.algos": "algos", "fast_core.clients": "clients"}
 
 # Where each module or package stands. A module imports lower numbers, or its own package.
 LEVELS = {
     "fast_core": 0,  # the empty __init__
     "fast_core.errors": 0,
+    "fast_core.former": 0,  # modules under their former names
     "fast_core.system": 1,
     "fast_core.spec": 1,
     "fast_core.algorithm": 1,
@@ -38,9 +39,10 @@ LEVELS = {
     "fast_core.launcher": 7,
     "fast_core.dashboard": 8,
     "fast_core.integrations": 8,
-    "fast_core.tools": 9,
-    "fast_core.api": 10,  # what `fast_core` offers, which imports it when it is asked for
-    "fast_core.cli": 10,
+    "fast_core.clients": 9,
+    "fast_core.tools": 10,
+    "fast_core.api": 11,  # what `fast_core` offers, which imports it when it is asked for
+    "fast_core.cli": 11,
 }
 
 ALGOS_MAY_SEE = {
@@ -64,7 +66,7 @@ OWNERS = {
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
         "fast_core.envs.envpool_drawing",  # what draws there may end its process
-        "fast_core.envs.stored_stories",  # what makes a story leaves files where it is killed
+        "fast_core.clients.games.stored_stories",  # what makes one leaves files where it is killed
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
         "fast_core.integrations.remote",  # a host's objects are made by its code alone
@@ -73,7 +75,7 @@ OWNERS = {
         "fast_core.export.header",  # the C compiler
     },
     # The launcher forks from a server of its own; GOPS's scripts ask it for cores.
-    "multiprocessing": {"fast_core.integrations.gops.script"},
+    "multiprocessing": {"fast_core.clients.gops.script"},
 }
 
 # Modules that compute tensors; everything else starts fast because it doesn't import torch.
@@ -81,9 +83,9 @@ TENSORS = (
     "fast_core.algos",
     "fast_core.nodes",
     "fast_core.export",
-    "fast_core.integrations.gops",  # GOPS's own
+    "fast_core.clients.gops",  # GOPS's own
     "fast_core.integrations.tensors",  # a host's own, imported where it has imported torch
-    "fast_core.integrations.lightzero",  # LightZero's own
+    "fast_core.clients.lightzero",  # LightZero's own
 )
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
@@ -237,8 +239,9 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
-    names = ("remote", "parcels", "transport", "tensors", "lightzero.hosts")
+    names = ("remote", "parcels", "transport", "tensors")
     senders = {f"fast_core.integrations.{name}" for name in names}
+    senders |= {"fast_core.clients.lightzero.hosts"}
     assert users(graph, "pickle") <= {"fast_core.launcher.processes.tree", *senders}
 
 

@@ -18,11 +18,11 @@ EMULATED = "Airstriker-Genesis-v0"  # comes with stable-retro
 FOR_EVER_S = 1e9
 OWN: dict[str, dict[str, Any]] = {
     "fastloop/ColorLines-v0": {
-        "modules": ["fast_core.envs.color_lines"],
+        "modules": ["fast_core.clients.games.color_lines"],
         "action_mask": "moves",
     },
-    "fastloop/Drift-v0": {"modules": ["fast_core.envs.drift_task"]},
-    "fastloop/Recall-v0": {"modules": ["fast_core.envs.memory_task"]},
+    "fastloop/Drift-v0": {"modules": ["fast_core.clients.games.drift_task"]},
+    "fastloop/Recall-v0": {"modules": ["fast_core.clients.games.memory_task"]},
 }
 STEPS = 16
 
@@ -48,7 +48,7 @@ def environment_of(id: str) -> dict[str, Any]:
         return {"id": id, "modules": ["minigrid"], "wrappers": ["minigrid.wrappers:ImgObsWrapper"]}
     console = id.rpartition("-v")[0].rpartition("-")[2]
     if console in ("Genesis", "Nes", "Snes", "Sms", "GameBoy", "Atari2600") and "/" not in id:
-        return {"id": "fast_core.envs.retro:RetroGame", "kwargs": {"game": id}}
+        return {"id": "fast_core.clients.games.retro:RetroGame", "kwargs": {"game": id}}
     return {"id": id, **OWN.get(id, {})}
 
 

@@ -53,7 +53,7 @@ def gops(
     ] = True,
 ) -> int:
     """Run a training script of GOPS with FastLoop's trainers, without Ray."""
-    from fast_core.integrations.gops.script import run_script
+    from fast_core.clients.gops.script import run_script
 
     return run_script(
         script,
@@ -103,7 +103,7 @@ def lightzero(
 
     Options win over the keys of the same names in its main_config.policy.
     """
-    from fast_core.integrations.lightzero.script import run_config
+    from fast_core.clients.lightzero.script import run_config
 
     return run_config(
         config,

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.learning, pytest.mark.process]
 
 # The shipped configurations, on a story that needs no interpreter and has three points.
 STORY = (
-    "environment.id=tests.envs.tiny_story:CellarGame",
+    "environment.id=tests.clients.games.tiny_story:CellarGame",
     "environment.modules=[]",
     "environment.kwargs={songs: 3, commands: 8, max_episode_steps: 12}",
     "seed=0",

@@ -24,11 +24,11 @@ KINDS = {
     "ppo box": "environment: {id: Pendulum-v1}\nalgorithm: {name: ppo, normalize_actions: true}",
     "first choice": "environment: {id: 'FastLoopTest/Counter-v0'}\nalgorithm: {name: dqn}",
     "recurrent": (
-        "environment: {id: fastloop/Recall-v0, modules: [fast_core.envs.memory_task]}\n"
+        "environment: {id: fastloop/Recall-v0, modules: [fast_core.clients.games.memory_task]}\n"
         "algorithm: {name: ppo, recurrent: lstm, recurrent_size: 6, hidden_sizes: [5]}"
     ),
     "pixels": (
-        "environment: {id: fastloop/Drift-v0, modules: [fast_core.envs.drift_task],"
+        "environment: {id: fastloop/Drift-v0, modules: [fast_core.clients.games.drift_task],"
         " frame_stack: 3}\nalgorithm: {name: ppo}"
     ),
     "recurrent frames": (

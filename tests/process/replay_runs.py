@@ -73,7 +73,7 @@ OWN: dict[str, Any] = TOGETHER | {
 PICTURES: dict[str, Any] = DISCRETE | {
     "environment": {
         "id": "fastloop/Drift-v0",
-        "modules": ["fast_core.envs.drift_task"],
+        "modules": ["fast_core.clients.games.drift_task"],
         "kwargs": {"side": 72},
         "frame_stack": 2,
     },

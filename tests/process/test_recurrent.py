@@ -29,7 +29,7 @@ RECALL: dict[str, Any] = {
     "name": "recall",
     "environment": {
         "id": "fastloop/Recall-v0",
-        "modules": ["fast_core.envs.memory_task"],
+        "modules": ["fast_core.clients.games.memory_task"],
         "kwargs": {"delay": 3},
     },
     "rollout": {"shards": 4, "envs_per_shard": 2, "steps": 8},

@@ -68,11 +68,11 @@ def words(id: str, **environment: Any) -> dict[str, Any]:
 
 
 TASKS["a game in words"] = words(
-    "tests.envs.tiny_story:CellarGame", kwargs={"songs": 2, "max_episode_steps": 9}
+    "tests.clients.games.tiny_story:CellarGame", kwargs={"songs": 2, "max_episode_steps": 9}
 )
 TASKS["TextWorld"] = words(
     "fastloop/TextGame-v0",
-    modules=["fast_core.envs.textworld_story"],
+    modules=["fast_core.clients.games.textworld_story"],
     kwargs={"max_episode_steps": 25},
 )
 

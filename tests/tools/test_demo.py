@@ -16,12 +16,15 @@ from fast_core.tools.demo import config_of, environment_of
         ("CartPole-v1", {"id": "CartPole-v1"}),
         (
             "fastloop/Drift-v0",
-            {"id": "fastloop/Drift-v0", "modules": ["fast_core.envs.drift_task"]},
+            {"id": "fastloop/Drift-v0", "modules": ["fast_core.clients.games.drift_task"]},
         ),
         ("ALE/Pong-v5", {"id": "ALE/Pong-v5", "atari": {}}),
         (
             "Sonic-Genesis-v0",
-            {"id": "fast_core.envs.retro:RetroGame", "kwargs": {"game": "Sonic-Genesis-v0"}},
+            {
+                "id": "fast_core.clients.games.retro:RetroGame",
+                "kwargs": {"game": "Sonic-Genesis-v0"},
+            },
         ),
     ],
 )

@@ -1,0 +1,59 @@
+"""Modules that have moved, found under their former names.
+
+Scripts import them by name, configurations and old runs name environments in them, and pickles
+hold their classes: each gets the module that stands at the new place, never a second copy of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "fast_core.integrations.gops": "fast_core.clients.gops",
+    "fast_core.integrations.lightzero": "fast_core.clients.lightzero",
+    **{
+        f"fast_core.envs.{game}": f"fast_core.clients.games.{game}"
+        for game in (
+            "color_lines",
+            "drift_task",
+            "memory_task",
+            "retro",
+            "text_game",
+            "textworld_story",
+        )
+    },
+}
+
+
+def present_name(name: str) -> str | None:
+    """The name a module has now; None if it never had another."""
+    for former, now in MOVED.items():
+        if name == former or name.startswith(f"{former}."):
+            return now + name.removeprefix(former)
+    return None
+
+
+class FormerNames:
+    """A finder for `sys.meta_path`, before the one of files: a moved package's parts move too."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Claim former names; whoever comes after us finds the others."""
+        return ModuleSpec(name, self) if present_name(name) else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python to make a module, which `exec_module` replaces."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module of the present name in the place of ``module``."""
+        now = present_name(module.__name__)
+        assert now is not None
+        sys.modules[module.__name__] = importlib.import_module(now)
+
+
+def find_by_former_names() -> None:
+    """Let every import that follows find moved modules; once in a process."""
+    if not any(isinstance(finder, FormerNames) for finder in sys.meta_path):
+        sys.meta_path.insert(0, FormerNames())
