@@ -1,38 +1,36 @@
 """The configuration of a run: its types, which stand here, its files, rules and reference."""
 
-from fast_core.config.types import (
-    DEFAULT_STEPS,
+from fast_core.config.environment_types import AtariConfig, EnvironmentConfig, WrapperConfig
+from fast_core.config.node_types import (
     PAGE,
-    AlgorithmConfig,
-    AtariConfig,
-    CallbackConfig,
-    CheckpointConfig,
-    Count,
-    DashboardConfig,
-    DiagnosticsConfig,
-    EnvironmentConfig,
     EnvNodesConfig,
-    EvaluationConfig,
     ExtraNodeConfig,
-    MemoryConfig,
-    MetricsConfig,
     NodesConfig,
-    Numbers,
     OptimizerNodeConfig,
     PolicyConfig,
     PolicyNodesConfig,
-    ReplayConfig,
     RestartsConfig,
+    SupervisionConfig,
+)
+from fast_core.config.section import AlgorithmConfig, Count, Seconds, Section, Values
+from fast_core.config.types import (
+    DEFAULT_STEPS,
+    CheckpointConfig,
+    EvaluationConfig,
+    MemoryConfig,
+    Numbers,
+    ReplayConfig,
     RolloutConfig,
     RunConfig,
     SchedulerConfig,
-    Seconds,
-    Section,
-    SinkConfig,
     StopConfig,
-    SupervisionConfig,
-    Values,
-    WrapperConfig,
+)
+from fast_core.config.watching_types import (
+    CallbackConfig,
+    DashboardConfig,
+    DiagnosticsConfig,
+    MetricsConfig,
+    SinkConfig,
 )
 
 __all__ = [

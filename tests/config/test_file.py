@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, inspect
 
+from fast_core import config
 from fast_core.config import AlgorithmConfig, RunConfig, Section, StopConfig
-from fast_core.config import types as config
 from fast_core.config.file import dumps, load, loads, validate, with_pickled
 from fast_core.config.schema import REQUIRED, keys
 from fast_core.config.yaml_text import inline
