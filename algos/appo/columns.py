@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from fast_core.algos.appo.config import APPOConfig
-from fast_core.algos.appo.vtrace import drifted, effective_sample_size, vtrace
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import Bool
-from fast_core.algos.ppo.columns import ColumnMaker, actions
-from fast_core.algos.ppo.core import Columns, Critic
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.columns import ColumnMaker, actions
+from fast_core.algos.rollouts.core import Columns, Critic
+from fast_core.algos.rollouts.merged import MergedRollout
+from fast_core.algos.rollouts.vtrace import drifted, effective_sample_size, vtrace
 
 
 class CorrectedColumnMaker(ColumnMaker):

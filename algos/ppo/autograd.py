@@ -25,8 +25,8 @@ from fast_core.algos.nets_torch.own import dice
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import TorchTable, Uploader
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.core import Columns, GradientStats, OptimizerState
+from fast_core.algos.rollouts.merged import MergedRollout
 
 IMAGE_CHUNK = 256  # rows of one forward of the values: bounds the memory of activations
 

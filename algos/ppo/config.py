@@ -409,20 +409,20 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
         shape = self.shape(environment)
         limit = self.observation_clip if self._normalizes(shape) else None
         if setup.backend == "numpy":
-            from fast_core.algos.ppo.policies import NumpyPolicy
-            from fast_core.algos.ppo.recurrent_policies import RecurrentPolicy
+            from fast_core.algos.rollouts.policies import NumpyPolicy
+            from fast_core.algos.rollouts.recurrent_policies import RecurrentPolicy
 
             numpy_policy = NumpyPolicy if shape.memory is None else RecurrentPolicy
             return numpy_policy(shape, environment, limit)
-        from fast_core.algos.ppo.recurrent_torch_policy import RecurrentTorchPolicy
-        from fast_core.algos.ppo.torch_policy import TorchPolicy
+        from fast_core.algos.rollouts.recurrent_torch_policy import RecurrentTorchPolicy
+        from fast_core.algos.rollouts.torch_policy import TorchPolicy
 
         torch_policy = TorchPolicy if shape.memory is None else RecurrentTorchPolicy
         return torch_policy(shape, environment, limit, setup)
 
     def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
         """The torch policy, whichever acts."""
-        from fast_core.algos.ppo.torch_policy import TorchPolicy
+        from fast_core.algos.rollouts.torch_policy import TorchPolicy
 
         policy = self.make_policy(environment, PolicySetup(backend="torch"))
         assert isinstance(policy, TorchPolicy), "torch was asked for"
@@ -438,7 +438,7 @@ class PPOConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
     def make_thinker(self, environment: EnvironmentSpec) -> Thinker:
         """Both heads; in NumPy where policies can be."""
-        from fast_core.algos.ppo.thinking import ActorCriticThinker
+        from fast_core.algos.rollouts.thinking import ActorCriticThinker
 
         shape, backend = self.shape(environment), self.policy_backend(environment)
         limit = self.observation_clip if self._normalizes(shape) else None

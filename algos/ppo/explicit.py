@@ -14,9 +14,9 @@ from fast_core.algos.nets.mlp import make_torso, make_torsos
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns, GradientStats, OptimizerState
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.core import Columns, GradientStats, OptimizerState
+from fast_core.algos.rollouts.merged import MergedRollout
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
 

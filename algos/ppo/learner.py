@@ -25,18 +25,18 @@ from fast_core.algos.nets.networks import (
 from fast_core.algos.nets.normalizer import moments_state
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.recurrent_cells import initialise
-from fast_core.algos.ppo.columns import ColumnMaker
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import (
+from fast_core.algos.ppo.explicit import ExplicitCore
+from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
+from fast_core.algos.rollouts.columns import ColumnMaker
+from fast_core.algos.rollouts.core import (
     Columns,
     DeferringCore,
     GradientStats,
     OptimizerState,
     UpdateCore,
 )
-from fast_core.algos.ppo.explicit import ExplicitCore
-from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
-from fast_core.algos.ppo.rollouts import FrameRoom, MergedRollout, all_observations, merge
+from fast_core.algos.rollouts.merged import FrameRoom, MergedRollout, all_observations, merge
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 

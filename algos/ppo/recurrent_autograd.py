@@ -15,9 +15,9 @@ from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.nets_torch.tables import TorchTable
 from fast_core.algos.ppo.autograd import IMAGE_CHUNK, AutogradCore
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns
-from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.sequences import Minibatches, Sequences
+from fast_core.algos.rollouts.core import Columns
+from fast_core.algos.rollouts.merged import MergedRollout
+from fast_core.algos.rollouts.sequences import Minibatches, Sequences
 
 
 class RecurrentAutogradCore(AutogradCore):

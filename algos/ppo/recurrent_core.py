@@ -9,10 +9,10 @@ from fast_core.algos.nets.observations import I64
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.algos.nets.recurrent_dense import UnrolledMemory
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns, GradientStats
 from fast_core.algos.ppo.explicit import CHUNK, ExplicitCore
-from fast_core.algos.ppo.rollouts import MergedRollout
-from fast_core.algos.ppo.sequences import Minibatches, Part, Sequences
+from fast_core.algos.rollouts.core import Columns, GradientStats
+from fast_core.algos.rollouts.merged import MergedRollout
+from fast_core.algos.rollouts.sequences import Minibatches, Part, Sequences
 
 
 class RecurrentExplicitCore(ExplicitCore):

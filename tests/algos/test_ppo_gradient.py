@@ -14,10 +14,10 @@ from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.nets_torch.compiled import Compiled
 from fast_core.algos.ppo.autograd import AutogradCore
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.core import Columns
+from fast_core.algos.rollouts.merged import MergedRollout
 
 ROWS = 48
 SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=1)

@@ -19,11 +19,11 @@ from fast_core.algorithm import (
 from fast_core.algos.nets.networks import parameter_layout
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns
 from fast_core.algos.ppo.recurrent_autograd import RecurrentAutogradCore
 from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
-from fast_core.algos.ppo.rollouts import FrameRoom, merge
-from fast_core.algos.ppo.sequences import Minibatches, Sequences
+from fast_core.algos.rollouts.core import Columns
+from fast_core.algos.rollouts.merged import FrameRoom, merge
+from fast_core.algos.rollouts.sequences import Minibatches, Sequences
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 

@@ -13,9 +13,9 @@ from fast_core.algorithm import PolicySetup, Thoughts
 from fast_core.algos.appo.config import APPOConfig
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.rollouts import merge
 from fast_core.algos.replay.dqn import action_values
 from fast_core.algos.replay.dsac import softplus
+from fast_core.algos.rollouts.merged import merge
 from fast_core.run.parameters import ParameterPack
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos import test_ppo_spaces as spaces

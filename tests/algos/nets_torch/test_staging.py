@@ -12,7 +12,7 @@ from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.autograd import AutogradCore
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.torch_policy import TorchPolicy
+from fast_core.algos.rollouts.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
 from tests.algos.replay_cases import (
@@ -179,7 +179,7 @@ def test_policy_behind_staging_acts_as_the_plain_one():
 def test_learning_on_the_cpu_neither_touches_cuda_nor_imports_the_compiler():
     code = (
         "import sys, torch, numpy as np;"
-        "import fast_core.algos.ppo.autograd, fast_core.algos.ppo.torch_policy;"
+        "import fast_core.algos.ppo.autograd, fast_core.algos.rollouts.torch_policy;"
         "import fast_core.algos.nets_torch.staging;"
         "import fast_core.nodes.learn.optimizer, fast_core.nodes.collect.env;"
         "import fast_core.launcher.processes.node_process;"

@@ -8,10 +8,10 @@ import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
 from fast_core.algos.nets.observations import ObservationEncoder
-from fast_core.algos.ppo.columns import ColumnMaker
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.learner import PPO
-from fast_core.algos.ppo.rollouts import FrameRoom, merge
+from fast_core.algos.rollouts.columns import ColumnMaker
+from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import SpaceSpec
 

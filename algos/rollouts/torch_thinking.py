@@ -13,7 +13,7 @@ from fast_core.algos.nets_torch.networks import Network, Rows, tensor_view
 
 
 class TorchHeads:
-    """Both heads on the CPU, in float32; implements `fast_core.algos.ppo.thinking.Heads`."""
+    """Both heads on the CPU, in float32; implements `fast_core.algos.rollouts.thinking.Heads`."""
 
     def __init__(self, shape: NetworkShape, flat: F32) -> None:
         self._shape, self._network = shape, Network(shape)

@@ -19,8 +19,8 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
 
 _HEADS: dict[Backend, str] = {
-    "numpy": "fast_core.algos.ppo.thinking:NumpyHeads",
-    "torch": "fast_core.algos.ppo.torch_thinking:TorchHeads",
+    "numpy": "fast_core.algos.rollouts.thinking:NumpyHeads",
+    "torch": "fast_core.algos.rollouts.torch_thinking:TorchHeads",
 }
 
 

@@ -22,7 +22,7 @@ from fast_core.algos.nets_torch.policy_module import (
     PolicyModule,
 )
 from fast_core.algos.nets_torch.staging import Staging, make_staging
-from fast_core.algos.ppo.policies import ActorPolicy
+from fast_core.algos.rollouts.policies import ActorPolicy
 from fast_core.spec import EnvironmentSpec
 
 

@@ -187,7 +187,7 @@ def test_image_observations_are_flattened():
 def test_configuration_and_numpy_policy_and_learner_need_no_torch():
     code = (
         "import sys; from fast_core.algos.registry import algorithm_config_type as find;"
-        "import fast_core.algos.ppo.policies, fast_core.algos.ppo.learner;"
+        "import fast_core.algos.rollouts.policies, fast_core.algos.ppo.learner;"
         "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"
         "e = E('x', S('box', (3,), 'float32'), S('discrete', (), 'int64', n=2));"
         "from fast_core.algorithm import LearnerSetup, PolicySetup, PolicySetup;"

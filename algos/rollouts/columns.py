@@ -12,9 +12,9 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import RewardNormalizer, RunningMoments, normalise
 from fast_core.algos.nets.observations import Bool
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.core import Columns, Critic
-from fast_core.algos.ppo.returns import generalized_advantages
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.core import Columns, Critic
+from fast_core.algos.rollouts.merged import MergedRollout
+from fast_core.algos.rollouts.returns import generalized_advantages
 
 
 class Outcomes(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import I64, Bool
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.merged import MergedRollout
 
 
 @dataclass(frozen=True)

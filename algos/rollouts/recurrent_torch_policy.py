@@ -9,8 +9,8 @@ from fast_core.algorithm import ActionOutput, Array, PolicySetup
 from fast_core.algos.nets.networks import F32, NetworkShape
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Staging
-from fast_core.algos.ppo.recurrent_policies import checked
-from fast_core.algos.ppo.torch_policy import TorchPolicy
+from fast_core.algos.rollouts.recurrent_policies import checked
+from fast_core.algos.rollouts.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fast_core.algorithm import ActionOutput, Array
 from fast_core.algos.nets.networks import F32, NetworkShape
 from fast_core.algos.nets.recurrent_cells import Memory
-from fast_core.algos.ppo.policies import NumpyPolicy
+from fast_core.algos.rollouts.policies import NumpyPolicy
 from fast_core.spec import EnvironmentSpec
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fast_core.algos.nets.distributions import I64
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.rollouts import MergedRollout
+from fast_core.algos.rollouts.merged import MergedRollout
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ def vtrace(
 
     Shapes: all ``[T, N]``. ``log_ratio`` is the log-probability of the action under the policy
     that learns, less that under the one that acted. The others are those of
-    `fast_core.algos.ppo.returns.generalized_advantages`: ``next_value`` is the value of the true
-    successor, not used where the task terminated, and the recursion stops at every end.
+    `generalized_advantages`: ``next_value`` is the value of the true successor, not used where
+    the task terminated, and the recursion stops at every end.
 
     The advantages are without the ``weight`` min(rho_clip, ratio) of their own step, which the
     policy's gradient is to be multiplied with. Where every ratio is 1, they are those of

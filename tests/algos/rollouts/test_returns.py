@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fast_core.algos.ppo.returns import generalized_advantages
+from fast_core.algos.rollouts.returns import generalized_advantages
 
 
 def advantages(reward, value, next_value, terminated, truncated, gamma, lam):

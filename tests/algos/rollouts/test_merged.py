@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fast_core.algos.ppo.rollouts as rollouts_module
+import fast_core.algos.rollouts.merged as rollouts_module
 from fast_core.algorithm import RolloutBatch, ShardRollout
 from fast_core.algos.nets.images import find_images
 from fast_core.algos.nets.observations import ObservationEncoder
-from fast_core.algos.ppo.rollouts import FrameRoom
+from fast_core.algos.rollouts.merged import FrameRoom
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 

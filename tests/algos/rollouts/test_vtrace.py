@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fast_core.algos.appo.vtrace import drifted, effective_sample_size, vtrace
-from fast_core.algos.ppo.returns import generalized_advantages
+from fast_core.algos.rollouts.returns import generalized_advantages
+from fast_core.algos.rollouts.vtrace import drifted, effective_sample_size, vtrace
 
 
 def column(*numbers, dtype=float):
