@@ -17,7 +17,7 @@ from fast_core.config import yaml_text as config_yaml
 from fast_core.config.reference import template
 from fast_core.envs.probe import probe
 from fast_core.launcher.topology import check_topology
-from fast_core.launcher.verdict import Found, judge
+from fast_core.launcher.verdict import Findings, judge
 from fast_core.tools.sweep.file import read_sweep
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ def judged(config: RunConfig, folder: Path) -> None:
     for module, needed in simulators.items():
         if needed and find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
-    judge(config, lambda: Found(probe(config.environment, config.seed), config), str(folder))
+    judge(config, lambda: Findings(probe(config.environment, config.seed), config), str(folder))
 
 
 def completed(tree: dict[str, object]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.envs.probe import probe
 from fast_core.launcher import Outcome
-from fast_core.launcher.verdict import Found, judge
+from fast_core.launcher.verdict import Findings, judge
 from fast_core.nodes.learn.devices import check_devices
 
 FILES = {
@@ -191,9 +191,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with `FILES` and a run, where launches come to their verdict and train nothing."""
 
     def launch(config: RunConfig, *, resume_from: Path | None = None) -> Outcome:
-        def look() -> Found:
+        def look() -> Findings:
             check_devices(config.nodes.optimizer, config.nodes.policy.device)
-            return Found(probe(config.environment, config.seed), config)
+            return Findings(probe(config.environment, config.seed), config)
 
         judge(config, look, str(tmp_path))
         return Outcome("finished", "", None)

@@ -29,8 +29,8 @@ from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Wei
 from fast_core.integrations.parcels import pack
 from fast_core.integrations.results import without_ours
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
+from fast_core.launcher.interrupts import held_back, undisturbed
 from fast_core.launcher.processes.guard import die_with_parent
-from fast_core.launcher.processes.interrupts import held_back, undisturbed
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import forks, remains
 from fast_core.system.forks import STOP_SIGNALS, WARNINGS

@@ -23,14 +23,14 @@ from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.outcome import EXIT_FAILED
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.topology import NodeSpec
-from fast_core.launcher.verdict import Found
+from fast_core.launcher.verdict import Findings
 from fast_core.launcher.wiring import node_class
 from fast_core.monitor.crash import crash_report
 from fast_core.nodes.learn.devices import check_devices
@@ -72,7 +72,7 @@ class InlineMode:
         remains.remove_folder(str(self.folder))
         os._exit(EXIT_FAILED)
 
-    def look(self) -> Found:
+    def look(self) -> Findings:
         """Make the environment, reset and step it here."""
         config = self._session.config
         start, before = probe_start(config), MakingTime(self._limits.probing(config))
@@ -92,7 +92,7 @@ class InlineMode:
                 f"the environment raised:\n{own}{error}" if own else str(error)
             ) from error
         self._limits.rest()
-        return Found(config.algorithm.examine(found), config, made_s=before.longest_s)
+        return Findings(config.algorithm.examine(found), config, made_s=before.longest_s)
 
     def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
         """Nothing can begin before there is memory."""

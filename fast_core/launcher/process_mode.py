@@ -6,29 +6,34 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
+
 from fast_core.config import RunConfig
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.prepare import needs_torch, resolve
 from fast_core.launcher.processes.beginning import PROBE, ask_probe
-from fast_core.launcher.processes.early import descriptors_needed, expected_nodes, preloaded, warm
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.processes.tree import ProcessTree
 from fast_core.launcher.processes.watched import Beats
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
+from fast_core.launcher.sizing.budget import env_node_count
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.supervisor import NODE_TARGET, TERMINATE_GRACE_S, Supervisor
-from fast_core.launcher.topology import NodeSpec, optional_nodes
-from fast_core.launcher.verdict import Found
+from fast_core.launcher.topology import NodeSpec, optional_nodes, warm
+from fast_core.launcher.verdict import Findings
 from fast_core.run.memory import RunMemory
+from fast_core.run.names import Names
 from fast_core.run.plan import RunPlan
 from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
 
 PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
 SOCKET_NAME = "scheduler"
+_OWN_DESCRIPTORS = 32  # of the launcher without nodes, generously
 
 
 class ProcessMode:
@@ -47,7 +52,7 @@ class ProcessMode:
         self.folder = self._tree.directory
         self._hub: ZmqHub | None = None
 
-    def look(self) -> Found:
+    def look(self) -> Findings:
         """Ask the probe process, and measure; the slow imports of nodes overlap with it."""
         return look(self._tree, self._config, self._interrupts, runs=True)
 
@@ -84,7 +89,42 @@ def process_tree(
     return tree
 
 
-def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool) -> Found:
+def preloaded(config: RunConfig) -> tuple[str, ...]:
+    """What two or more nodes need; the torch of a single learner is imported in its own process."""
+    blueprint, optimizer = config.algorithm, config.nodes.optimizer
+    learners = optimizer.count > 1 and blueprint.uses_torch(
+        device=optimizer.device, compile=optimizer.compile
+    )
+    surely = config.policy.backend == "auto" and (
+        needs_torch(config)
+        or blueprint.policy_uses_torch(pixels=config.environment.atari is not None)
+    )
+    torch = ("torch",) if surely or learners or config.policy.backend == "torch" else ()
+    # a second to import, starts no thread; who lacks it learns that from the probe
+    envpool = ("envpool",) if config.environment.backend == "envpool" else ()
+    return (
+        "fast_core.launcher.processes.node_process",
+        *config.environment.modules,
+        *torch,
+        *envpool,
+    )
+
+
+def expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
+    """Names of the nodes that the run will have, as far as can be said yet."""
+    count = env_node_count(config, cores)
+    policies = config.nodes.policy.count if config.policy.placement == "node" else 0
+    names = Names.of(config, count, policies)  # those with the slowest imports first
+    first = (*names.optimizers, *names.replay, *names.policy)
+    return (*first, *(name for name in names.all if name not in first))
+
+
+def descriptors_needed(config: RunConfig, cores: int) -> int:
+    """Most file descriptors of the launcher: for each node its link, its connection and its log."""
+    return _OWN_DESCRIPTORS + 3 * len(expected_nodes(config, cores))
+
+
+def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool) -> Findings:
     """Ask the probe process, and measure; ``runs`` says that nodes will be needed."""
     cores = resources.cores().granted
     probe = tree.spawn(PROBE, PROBE_TARGET)
@@ -101,6 +141,8 @@ def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: 
     limit_s = config.supervision.start_timeout_s
     environment, made_s = ask_probe(tree, probe, start, interrupts, limit_s)
     if not (runs and auto):
-        return Found(environment, config, made_s=made_s)
-    placed = measure(tree, config, environment, cores, interrupts, made_s)
-    return Found(environment, with_placement(config, placed), placed, made_s)
+        return Findings(environment, config, made_s=made_s)
+    served = msgspec.structs.replace(config.policy, placement="node")
+    resolved = resolve(msgspec.structs.replace(config, policy=served), environment, cores)
+    placed = measure(tree, resolved, environment, cores, interrupts, made_s)
+    return Findings(environment, with_placement(config, placed), placed, made_s)

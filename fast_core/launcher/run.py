@@ -31,14 +31,14 @@ from fast_core.launcher.checkpoints.store import (
     drop_abandoned,
     newest_valid,
 )
-from fast_core.launcher.comeback import come_back, lost_early, survives_early
+from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.lending import process_lent
+from fast_core.launcher.lost_part import LostPart
+from fast_core.launcher.next_part import come_back, lost_early, survives_early
 from fast_core.launcher.outcome import Outcome
-from fast_core.launcher.parts import LostPart
 from fast_core.launcher.prepare import choosing_nothing_inline, identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.beginning import LostEarly
-from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions

@@ -27,9 +27,9 @@ from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.control.desk import Desk
 from fast_core.launcher.control.opening import listen
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.outcome import Outcome
-from fast_core.launcher.parts import Comeback, LostPart
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.launcher.rerunning.shell import RerunShell
 from fast_core.launcher.shell import Shell
@@ -38,7 +38,7 @@ from fast_core.launcher.shown.records import TraceDrain, write_crash, write_reco
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import NodeSpec, topology
-from fast_core.launcher.verdict import Found, Verdict, judge, remarks
+from fast_core.launcher.verdict import Findings, Verdict, judge, remarks
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -129,7 +129,7 @@ class Mode(Protocol):
     folder: Path
     sources: Sources | None
 
-    def look(self) -> Found:
+    def look(self) -> Findings:
         """Find out what the environment looks like."""
         ...
 
@@ -213,7 +213,7 @@ def _at_its_port(config: RunConfig, page: Served | None) -> RunConfig:
     )
 
 
-def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
+def _verdict(session: Session, look: Callable[[], Findings]) -> Verdict:
     continuation, run = session.continuation, session.run
     before = None
     if session.continued:
@@ -231,7 +231,7 @@ def _verdict(session: Session, look: Callable[[], Found]) -> Verdict:
     return verdict
 
 
-def _told_if_slow(session: Session, look: Callable[[], Found]) -> Found:
+def _told_if_slow(session: Session, look: Callable[[], Findings]) -> Findings:
     """What ``look`` finds; a person is told of it where it takes a while."""
     config = session.config
     text = (

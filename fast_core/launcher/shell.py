@@ -51,8 +51,8 @@ from fast_core.launcher.control.desk import Desk
 from fast_core.launcher.control.messages import Status
 from fast_core.launcher.failures.kept import Failures
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.prepare import identity, scheduler_settings
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown.chronicle import Chronicle

@@ -20,9 +20,8 @@ from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes.beginning import EXIT_NEWS_S, PROBE, await_started, give
-from fast_core.launcher.processes.early import warm
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import NodeStart
 from fast_core.launcher.processes.tree import (
     Child,
@@ -32,7 +31,7 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import NodeSpec, spare_specs
+from fast_core.launcher.topology import NodeSpec, spare_specs, warm
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -33,6 +33,7 @@ from fast_core.events import (
 from fast_core.launcher.ownership import check_declared, check_writers, own_structures
 from fast_core.launcher.wiring import check_messages, extra_nodes, node_class, wiring
 from fast_core.nodes.node import Node
+from fast_core.run.names import Names
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 
@@ -104,11 +105,13 @@ def role_classes(config: RunConfig) -> dict[str, str]:
     return classes
 
 
-def warm_module(name: str, config: RunConfig) -> str:
+def warm(name: str, config: RunConfig) -> tuple[str, ...]:
     """What the node ``name`` imports before it has its plan."""
     extras = {extra.node_name: extra.node for extra in config.added_nodes}
     path = extras[name] if name in extras else role_classes(config)[name.partition("-")[0]]
-    return path.partition(":")[0]
+    modules, optimizer = (path.partition(":")[0],), config.nodes.optimizer
+    torch = config.algorithm.uses_torch(device=optimizer.device, compile=optimizer.compile)
+    return ("torch", *modules) if name in Names.of(config, 0, 0).optimizers and torch else modules
 
 
 def check_topology(config: RunConfig) -> None:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
-from fast_core.launcher.calling.given import check_named
+from fast_core.launcher.calling.callback import check_named
 from fast_core.launcher.checkpoints.disk_room import check_disk
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
@@ -31,7 +31,7 @@ LARGE_PART = 40_000  # numbers of an observation; 200 x 200 of grey
 
 
 @dataclass(frozen=True)
-class Found:
+class Findings:
     """What only a process that has the environment can find out.
 
     Attributes:
@@ -59,12 +59,12 @@ class Verdict:
 
     plan: RunPlan
     divided: CoreBudget
-    found: Found
+    found: Findings
 
 
 def judge(
     config: RunConfig,
-    look: Callable[[], Found],
+    look: Callable[[], Findings],
     run_directory: str,
     *,
     checkpoint: str | None = None,

@@ -17,7 +17,7 @@ from fast_core.envs.place import Place
 from fast_core.envs.rendering import Mode, drawing, explained
 from fast_core.envs.video_file import DEFAULT_FPS, VideoFile
 from fast_core.errors import ConfigError
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.policy.episodes import Episodes
 from fast_core.policy.evaluation import Playing, Setting, setting_of
 from fast_core.policy.loading import load_policy

@@ -12,7 +12,7 @@ from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import LogLine
 from fast_core.launcher import run as module
-from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
+from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import CHECKING_S, Checking, resume
 from fast_core.monitor.run_directory import RunDirectory
 from tests.nodes.stage import make_config

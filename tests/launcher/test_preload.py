@@ -5,7 +5,7 @@ import pytest
 
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import AtariConfig, EnvironmentConfig, PolicyConfig, RunConfig
-from fast_core.launcher.processes.early import preloaded
+from fast_core.launcher.process_mode import preloaded
 from tests.nodes.stage import make_config
 
 PONG = EnvironmentConfig(id="ALE/Pong-v5", atari=AtariConfig())

@@ -28,9 +28,10 @@ from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.checkpoints.store import check_identity
 from fast_core.launcher.prepare import identity, resolve
-from fast_core.launcher.processes.early import expected_nodes, preloaded, warm
+from fast_core.launcher.process_mode import expected_nodes, preloaded
 from fast_core.launcher.run import with_horizon_of, with_saved_steps
 from fast_core.launcher.sizing.trial import trial_plan
+from fast_core.launcher.topology import warm
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import layout_of

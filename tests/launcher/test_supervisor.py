@@ -18,9 +18,9 @@ from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
 from fast_core.events import EndRun, Failed, Respawn, Restoring
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes import beginning as module
 from fast_core.launcher.processes.beginning import PROBE, ask_probe, await_answer, await_started
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, frame
 from fast_core.launcher.roster import Roster

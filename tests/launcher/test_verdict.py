@@ -15,7 +15,7 @@ from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import FastLoopError
 from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.verdict import Found, judge, remarks
+from fast_core.launcher.verdict import Findings, judge, remarks
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.spec import REWARD, Blur, SpaceSpec
 from tests.nodes.stage import CARTPOLE
@@ -35,7 +35,7 @@ def config(*overrides: str) -> RunConfig:
 
 def test_run_that_can_begin_has_a_plan(tmp_path: Path) -> None:
     run = config()
-    verdict = judge(run, lambda: Found(CARTPOLE, run), str(tmp_path))
+    verdict = judge(run, lambda: Findings(CARTPOLE, run), str(tmp_path))
     assert verdict.plan.config.nodes.env.count in (1, 2)
     assert verdict.plan.config.policy.backend == "numpy"
     assert verdict.divided.reasons
@@ -65,7 +65,7 @@ def test_run_that_can_begin_has_a_plan(tmp_path: Path) -> None:
 def test_what_can_not_run_is_refused(overrides: list[str], words: str, tmp_path: Path) -> None:
     run = config(*overrides)
     with pytest.raises(FastLoopError, match=words):
-        judge(run, lambda: Found(CARTPOLE, run), str(tmp_path))
+        judge(run, lambda: Findings(CARTPOLE, run), str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
@@ -124,7 +124,7 @@ def test_large_images_are_told_of(
 ) -> None:
     seen = msgspec.structs.replace(CARTPOLE, observation=space, frames=frames)
     run = config("rollout={shards: 1, envs_per_shard: 1, steps: 32}")
-    said = remarks(judge(run, lambda: Found(seen, run), str(tmp_path)).plan)
+    said = remarks(judge(run, lambda: Findings(seen, run), str(tmp_path)).plan)
     assert re.search(words, *said) if words else not said
 
 
@@ -151,6 +151,6 @@ def test_numbers_that_float32_cannot_tell_apart_are_told_of(
 ) -> None:
     seen = msgspec.structs.replace(CARTPOLE, blurred=(blur,))
     run = config(f"algorithm={algorithm}", "rollout={shards: 1, envs_per_shard: 2, steps: 64}")
-    said = remarks(judge(run, lambda: Found(seen, run), str(tmp_path)).plan)
+    said = remarks(judge(run, lambda: Findings(seen, run), str(tmp_path)).plan)
     assert [advice in text for text in said] == [True] * bool(advice)
     assert all(f"{blur.what} of 'CartPole-v1' is about 5400000" in text for text in said)

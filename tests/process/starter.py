@@ -46,7 +46,7 @@ IMPORTED = (
     "fast_core.tools.commands",
     "fast_core.launcher.run",
     "fast_core.launcher.session",
-    "fast_core.launcher.comeback",
+    "fast_core.launcher.next_part",
     "fast_core.algos.registry",
     "fast_core.envs.repeating",
     "fast_core.algos.ppo.config",

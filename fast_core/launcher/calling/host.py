@@ -21,10 +21,10 @@ from fast_core.callbacks import End, Metrics
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
 from fast_core.events import Asked, Failed, Moment, Save, Saved, Told, Value
-from fast_core.launcher.calling.given import Given, make_named, of_objects
+from fast_core.launcher.calling.callback import Callback, make_named, of_objects
 from fast_core.launcher.calling.live import Live
 from fast_core.launcher.failures.limits import in_debugger
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.run.learner_file import check as check_state
 from fast_core.run.learner_file import load, save
 from fast_core.scheduler import CALLBACKS
@@ -74,7 +74,7 @@ class Host:
         With ``earlier``, which called them until a part of the run was lost, they are the same ones
         and go back to what they remembered at the checkpoint, or at the beginning.
         """
-        self.callbacks: list[Given] = [] if earlier is None else earlier.callbacks
+        self.callbacks: list[Callback] = [] if earlier is None else earlier.callbacks
         # What they remembered first, None until they are made.
         self._first: list[dict[str, object]] | None = None if earlier is None else earlier._first
         self._config, self._given, self._directory = config, given, directory
@@ -369,11 +369,11 @@ class Host:
     def _make_all(self) -> None:
         for index, config in enumerate(self._config.callbacks):
             made = self._call(config.name, partial(make_named, config, index))
-            assert isinstance(made, Given)
+            assert isinstance(made, Callback)
             self.callbacks.append(made)
         named = len(self.callbacks)
         given = self._call("what was given", partial(of_objects, self._given, named))
-        self.callbacks += cast("list[Given]", given)
+        self.callbacks += cast("list[Callback]", given)
 
     def _restore(self, content: CallbacksState) -> tuple[str, ...]:
         """Give callbacks back what they had; the k-th of a name gets what the k-th had."""

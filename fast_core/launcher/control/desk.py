@@ -25,7 +25,7 @@ from fast_core.launcher.control.messages import (
     StopRequest,
 )
 from fast_core.launcher.control.server import Client, ControlServer
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.run.checkpoint_files import complete_names
 
 SAVE, STOP = "fastloop save", "fastloop stop"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, tail, unframe
 from fast_core.launcher.processes.watched import describe_exit

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from fast_core.launcher.processes.interrupts import held_back
+from fast_core.launcher.interrupts import held_back
 from fast_core.launcher.processes.watchdog import BEAT_S
 from fast_core.system import forks
 

@@ -29,7 +29,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.launcher.rerunning.events import FROM_OUTSIDE, UNRECORDED, difference, given, key
+from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, difference, given, key
 from fast_core.run.names import METRICS, OPTIMIZER
 from fast_core.run.schedule import Entry, Schedule
 from fast_core.scheduler import CALLBACKS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fast_core.events import Event, Failed, LauncherEvent
 from fast_core.launcher.checkpoints.store import link_or_copy
-from fast_core.launcher.rerunning.events import UNRECORDED, entry
+from fast_core.launcher.rerunning.entries import UNRECORDED, entry
 from fast_core.launcher.rerunning.fingerprint import fingerprint
 from fast_core.memory import StatsColumn, StatsRow
 from fast_core.run.plan import RunPlan

@@ -23,7 +23,7 @@ from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import frame, take
-from fast_core.launcher.sizing.placement import Parts
+from fast_core.launcher.sizing.placement import Timings
 from fast_core.memory.stats import StatsRow, StatsSnapshot
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.act.policy import PolicyNode
@@ -65,7 +65,7 @@ def measure_main(name: str, link: socket.socket) -> int:
     round_us, busy_us = _ask(context, rows)
     act_node_us = min(_act_as_served(context, rows, busy_us), round_us)
     handover_us = round_us - act_node_us
-    parts = Parts(
+    parts = Timings(
         shard_us, shard_cpu_us, group_us, group_cpu_us, act_beside_us, act_node_us, handover_us
     )
     link.sendall(frame(msgspec.msgpack.encode(asdict(parts))))

@@ -15,7 +15,7 @@ GAIN = 1.05
 
 
 @dataclass(frozen=True)
-class Parts:
+class Timings:
     """What was measured, in microseconds.
 
     Attributes:
@@ -72,7 +72,7 @@ class Choice:
     """
 
     placement: Literal["env", "node"]
-    parts: Parts
+    parts: Timings
     env_rate: float
     node_rate: float
 
@@ -98,14 +98,14 @@ class Choice:
         )
 
 
-def choose(parts: Parts, shape: Shape) -> Choice:
+def choose(parts: Timings, shape: Shape) -> Choice:
     """Policy nodes if they are expected to be faster by `GAIN`."""
     env_rate, node_rate = rate_beside(parts, shape), rate_served(parts, shape)
     better = node_rate > GAIN * env_rate
     return Choice("node" if better else "env", parts, env_rate, node_rate)
 
 
-def rate_beside(parts: Parts, shape: Shape) -> float:
+def rate_beside(parts: Timings, shape: Shape) -> float:
     """Env steps per second where each env node steps and acts in turn."""
     most = ceil(shape.shards / shape.env_nodes)
     one_us = parts.shard_us + parts.act_beside_us
@@ -114,7 +114,7 @@ def rate_beside(parts: Parts, shape: Shape) -> float:
     return 1e6 * shape.shards * shape.envs / cycle_us
 
 
-def rate_served(parts: Parts, shape: Shape) -> float:
+def rate_served(parts: Timings, shape: Shape) -> float:
     """Env steps per second with policy nodes: whatever takes longest sets the pace.
 
     At degree 0 each group has a forward pass of its own; above it passes are shared, which this

@@ -10,13 +10,12 @@ import msgspec
 
 from fast_core.config import DashboardConfig, EvaluationConfig, ReplayConfig, RunConfig
 from fast_core.errors import NodeFailed
-from fast_core.launcher.prepare import resolve
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes.beginning import await_answer, await_started, give
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import Child, ProcessTree
 from fast_core.launcher.processes.watched import describe_exit
-from fast_core.launcher.sizing.placement import Choice, Parts, Shape, choose
+from fast_core.launcher.sizing.placement import Choice, Shape, Timings, choose
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
@@ -38,7 +37,7 @@ def spawn_trial(tree: ProcessTree) -> None:
 
 def measure(
     tree: ProcessTree,
-    config: RunConfig,
+    resolved: RunConfig,
     environment: EnvironmentSpec,
     cores: int,
     interrupts: Interrupts,
@@ -46,14 +45,13 @@ def measure(
 ) -> Choice | str:
     """Where the policy acts fastest; or, where that can't be found out, why not.
 
-    It has time for environments that take ``made_s`` to be made.
+    ``resolved`` is the configuration with policy nodes. Environments may take ``made_s`` to be
+    made.
 
     Raises:
         Interrupted: A signal came meanwhile.
         SegmentError: There is no memory for it.
     """
-    placed = _replace(config, policy=_replace(config.policy, placement="node"))
-    resolved = resolve(placed, environment, cores)
     try:
         parts = _ask(tree, trial_plan(resolved, environment, made_s), interrupts)
     except NodeFailed as error:
@@ -109,7 +107,7 @@ def shape_of(resolved: RunConfig, cores: int) -> Shape:
     )
 
 
-def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Parts:
+def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Timings:
     """Let the two measure.
 
     Raises:
@@ -135,7 +133,7 @@ def _ask(tree: ProcessTree, plan: RunPlan, interrupts: Interrupts) -> Parts:
         raise NodeFailed(
             f"the measurement {describe_exit(asking.status)}; its output is in logs/fork-server.log"
         )
-    return from_msgpack(answer, Parts)
+    return from_msgpack(answer, Timings)
 
 
 def _end(tree: ProcessTree) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError, SegmentError, TopologyError
-from fast_core.launcher.processes.interrupts import Interrupted, Interrupts
+from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
-from fast_core.launcher.verdict import Found, Verdict, judge
+from fast_core.launcher.verdict import Findings, Verdict, judge
 from fast_core.memory import memory_available
 from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import RunLock, holder
@@ -115,7 +115,7 @@ def _examined(tasks: Sequence[Task], interrupts: Interrupts, screen: Screen) -> 
     Each environment is made once, by a process of its own. The cores are what the whole sweep
     needs, so that what is left of it later gets the same share.
     """
-    found: dict[bytes, Found] = {}
+    found: dict[bytes, Findings] = {}
     variants = {id(task.variant): task.variant for task in tasks if task.status == "waiting"}
     if len(variants) > 1:
         screen.say(f"checking {len(variants)} configurations")
@@ -124,7 +124,7 @@ def _examined(tasks: Sequence[Task], interrupts: Interrupts, screen: Screen) -> 
     return Need(cores, max(nbytes, default=0))
 
 
-def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts) -> Verdict:
+def _verdict(variant: Variant, found: dict[bytes, Findings], interrupts: Interrupts) -> Verdict:
     # Beside the sweep's folder, which there is none of before everything is known to be right.
     folder = Path(variant.config.directory).parent
     config = msgspec.structs.replace(variant.config, directory=str(folder))
@@ -133,7 +133,7 @@ def _verdict(variant: Variant, found: dict[bytes, Found], interrupts: Interrupts
     try:
         if (known := found.get(key)) is not None:
             interrupts.check()
-            seen = Found(known.environment, config)
+            seen = Findings(known.environment, config)
             there = next(above for above in (folder, *folder.parents) if above.is_dir())
             return judge(config, lambda: seen, str(there))
         verdict = examine(config, interrupts)

@@ -18,9 +18,9 @@ from fast_core.config import CallbackConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.events import Asked, Failed, Save, Saved, Told
 from fast_core.launcher.calling import host
-from fast_core.launcher.calling.given import check_named
+from fast_core.launcher.calling.callback import check_named
 from fast_core.launcher.calling.host import CALLBACKS_FILE, Answer, Host
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.system.text import error_text
 from tests.nodes.stage import make_config
 from tests.process.harness import eventually

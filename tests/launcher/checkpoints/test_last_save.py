@@ -12,7 +12,7 @@ from fast_core.config import SupervisionConfig
 from fast_core.events import LogLine, StopRequested
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.checkpoints.last_save import DISK_S, TELL_EVERY_S, LastSave, SavedSoFar
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.supervisor import Supervisor
 from fast_core.memory import StatsColumn
 from tests.nodes.replay_stage import replay_config

@@ -17,7 +17,7 @@ from fast_core.launcher.control.messages import (
     StatusRequest,
     StopRequest,
 )
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 
 STATUS = Status("training", 1000, 10.0, 1, 100.0, 2)
 SAVED = Path("checkpoints/000000001000")

@@ -10,7 +10,7 @@ import pytest
 from fast_core.errors import NodeFailed
 from fast_core.events import Failed
 from fast_core.launcher.failures.limits import Limits
-from fast_core.launcher.processes.interrupts import Interrupts
+from fast_core.launcher.interrupts import Interrupts
 
 LIMIT_S = 0.3
 LONG_S = 20.0

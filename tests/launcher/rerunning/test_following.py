@@ -21,7 +21,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.launcher.rerunning.events import FROM_OUTSIDE, UNRECORDED, entry
+from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, entry
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.run.schedule import FORMAT, Schedule, ScheduleHeader
 

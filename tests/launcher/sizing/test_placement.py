@@ -10,13 +10,13 @@ import pytest
 from fast_core.config import EnvNodesConfig, NodesConfig, PolicyConfig, PolicyNodesConfig
 from fast_core.launcher.prepare import resolve
 from fast_core.launcher.sizing.measuring import _times
-from fast_core.launcher.sizing.placement import Parts, Shape, choose, rate_beside, rate_served
+from fast_core.launcher.sizing.placement import Shape, Timings, choose, rate_beside, rate_served
 from fast_core.launcher.sizing.trial import shape_of, trial_plan, with_placement
 from fast_core.run.structures import slots_per_shard
 from tests.nodes.stage import CARTPOLE, make_config
 
 SHAPE = Shape(shards=2, envs=10, groups=2, env_nodes=2, policy_nodes=1, policy_threads=1, cores=4)
-WAITING = Parts(
+WAITING = Timings(
     shard_us=10_000.0,
     shard_cpu_us=100.0,
     group_us=5000.0,

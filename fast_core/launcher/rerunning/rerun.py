@@ -16,8 +16,8 @@ from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import LogLine
+from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.outcome import Outcome
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
 from fast_core.launcher.rerunning.following import Follower, updates
 from fast_core.launcher.rerunning.written import as_far_as_written

@@ -17,7 +17,7 @@ STATE_METHODS = ("state_dict", "load_state_dict")
 
 
 @dataclass(frozen=True)
-class Given:
+class Callback:
     """A callback.
 
     Attributes:
@@ -61,15 +61,15 @@ def check_named(callbacks: Sequence[CallbackConfig]) -> None:
             pass
 
 
-def make_named(callback: CallbackConfig, index: int) -> Given:
+def make_named(callback: CallbackConfig, index: int) -> Callback:
     """Make a callback of the configuration; whatever its constructor raises passes."""
     kind = cast("Callable[..., object]", named(callback.name, f"callbacks[{index}].name"))
-    made = Given(callback.name, kind(**callback.kwargs))
+    made = Callback(callback.name, kind(**callback.kwargs))
     check_methods(made.target, f"callbacks[{index}] {callback.name!r}")
     return made
 
 
-def of_objects(targets: Sequence[object], first: int) -> list[Given]:
+def of_objects(targets: Sequence[object], first: int) -> list[Callback]:
     """Callbacks that were given as objects; ``first`` is the place of the first one.
 
     Raises:
@@ -83,7 +83,7 @@ def of_objects(targets: Sequence[object], first: int) -> list[Given]:
     return [_of_object(target, first + index) for index, target in enumerate(targets)]
 
 
-def _of_object(target: object, index: int) -> Given:
+def _of_object(target: object, index: int) -> Callback:
     """A callback that was given as an object.
 
     Raises:
@@ -94,7 +94,7 @@ def _of_object(target: object, index: int) -> Given:
             f"callbacks[{index}] must be an object; got the class {target.__qualname__}. Make one: "
             f"{target.__name__}()"
         )
-    made = Given(f"{type(target).__module__}:{type(target).__qualname__}", target)
+    made = Callback(f"{type(target).__module__}:{type(target).__qualname__}", target)
     check_methods(made.target, f"callbacks[{index}] {made.name!r}")
     return made
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.launcher.processes import interrupts as module
-from fast_core.launcher.processes.interrupts import Interrupted, Interrupts, undisturbed
+from fast_core.launcher import interrupts as module
+from fast_core.launcher.interrupts import Interrupted, Interrupts, undisturbed
 from fast_core.system.forks import STOP_SIGNALS, WARNINGS
 
 

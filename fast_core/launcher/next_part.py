@@ -19,9 +19,9 @@ import msgspec
 from fast_core.config import RestartsConfig
 from fast_core.events import Failed, LogLine
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
-from fast_core.launcher.parts import Comeback, LostPart, kind_of
+from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.lost_part import Comeback, LostPart, kind_of
 from fast_core.launcher.processes.beginning import LostEarly
-from fast_core.launcher.processes.interrupts import Interrupts
 from fast_core.launcher.session import Continuation, Session
 from fast_core.launcher.shown.records import add_crash
 from fast_core.monitor.crash import crash_report, went_on
