@@ -10,6 +10,7 @@ from fast_core import __version__
 from fast_core.errors import ConfigError
 from fast_core.system import surroundings
 from fast_core.tools.command_line import Argument, Option, Program
+from fast_core.tools.config_commands import defaults, explain, load, schema
 from fast_core.tools.host_commands import gops, lightzero
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def launch(
     port: Port = None,
 ) -> int:
     """Train as a configuration says."""
-    return _launch(_load(config, _asked(overrides, inline, dashboard, port)), port, resume)
+    return _launch(load(config, _asked(overrides, inline, dashboard, port)), port, resume)
 
 
 @program.command(
@@ -503,52 +504,14 @@ def screens(
     return _end(show_screens(env, tiles, given, seconds=seconds, keep=keep))
 
 
-@program.command("config schema", "fastloop config schema > schema.json")
-def schema(
-    markdown: Annotated[bool, Option(help="Print the reference for people instead.")] = False,
-) -> int:
-    """Print the JSON Schema of configuration files."""
-    from fast_core.algos.registry import REGISTRY, algorithm_config_type
-    from fast_core.config import reference as config_reference
-
-    algorithms = {name: algorithm_config_type(name) for name in REGISTRY}
-    write = config_reference.markdown if markdown else config_reference.json_schema
-    print(write(algorithms), end="")
-    return 0
-
-
-@program.command("config defaults", "fastloop config defaults --algorithm sac > mine.yaml")
-def defaults(
-    algorithm: Annotated[str, Option(metavar="NAME", help="Algorithm to show.")] = "ppo",
-) -> int:
-    """Print a commented configuration file with every default."""
-    from fast_core.algos.registry import algorithm_config_type
-    from fast_core.config import reference as config_reference
-
-    text = config_reference.template(algorithm, algorithm_config_type(algorithm))
-    print(text, end="")
-    return 0
-
-
-@program.command(
+program.command("config schema", "fastloop config schema > schema.json")(schema)
+program.command("config defaults", "fastloop config defaults --algorithm sac > mine.yaml")(defaults)
+program.command(
     "config explain",
     "fastloop config explain algorithm.learning_rate",
     "fastloop config explain rollout",
     "fastloop config explain ppo",
-)
-def explain(
-    key: Annotated[
-        str, Argument("KEY", "A key, a group of keys or an algorithm; all groups without.", "key")
-    ] = "",
-) -> int:
-    """Say what a key means, what it takes and what its default is."""
-    from fast_core.algos.registry import REGISTRY, algorithm_config_type
-    from fast_core.config.explaining import explain as explained
-
-    own = {key: algorithm_config_type(key)} if ":" in key else {}
-    algorithms = {name: algorithm_config_type(name) for name in REGISTRY} | own
-    print(explained(key, algorithms), end="")
-    return 0
+)(explain)
 
 
 @program.command("config validate", "fastloop config validate base.yaml seed=1")
@@ -558,7 +521,7 @@ def validate(
     show: Annotated[bool, Option(help="Print it with every default filled in.")] = False,
 ) -> int:
     """Check a configuration file as a launch would: its environment is made and stepped once."""
-    run_config = _load(config, overrides or [])
+    run_config = load(config, overrides or [])
     from fast_core.launcher import validate as validate_run
 
     if status := validate_run(run_config):
@@ -628,23 +591,3 @@ def _end(outcome: Outcome) -> int:
 
         show_failure(outcome.report)
     return outcome.status
-
-
-def _load(path: Path, overrides: list[str]) -> RunConfig:
-    if "=" in str(path) and not path.exists():  # launch without a file
-        from fast_core.tools.init import of_environment
-
-        given = [str(path), *overrides]
-        names = [each.partition("=")[2] for each in given if each.startswith("algorithm.name=")]
-        if not names:
-            raise ConfigError(
-                "without a configuration file the algorithm is needed too: algorithm.name=ppo, say "
-                "(or `fastloop train ppo --env CartPole-v1`)."
-            )
-        return of_environment(names[-1], None, given)
-    from fast_core.algos.registry import algorithm_config_type
-    from fast_core.config.file import load
-    from fast_core.monitor.run_directory import RunDirectory
-
-    RunDirectory(path.parent).look_where_it_began()  # it may be a run's own config.yaml
-    return load(path, overrides, algorithm_config_type)

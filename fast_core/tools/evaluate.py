@@ -105,16 +105,8 @@ def evaluate_run(
         if shown.video is not None:  # after the other, which a second signal may cut short
             stack.callback(shown.video.close)
         stack.callback(shown.close)
-        told_s = time.monotonic()
-        while shown.step():
-            if interrupts is not None and interrupts.count:
-                return interrupts.exit_code
-            ended = shown.ended() if mode is not None else ""
-            if not ended and not render and time.monotonic() >= told_s + TELL_S:
-                ended = shown.progress()
-            if ended:  # drawing may take minutes, and so may slow episodes
-                print(ended, file=sys.stderr, flush=True)
-                told_s = time.monotonic()
+        if stopped := _play(shown, interrupts, render):
+            return stopped
         if shown.video is not None:
             shown.video.finish()
         played = shown.playing.finish()
@@ -225,6 +217,21 @@ class Shown:
 
     def _explained(self) -> AbstractContextManager[None]:
         return nullcontext() if self._mode is None else explained(self._environment, self._mode)
+
+
+def _play(shown: Shown, interrupts: Interrupts | None, render: bool) -> int:
+    """Play to the end, and tell how far it is; the exit status of an interrupt, else 0."""
+    told_s = time.monotonic()
+    while shown.step():
+        if interrupts is not None and interrupts.count:
+            return interrupts.exit_code
+        ended = "" if interrupts is None else shown.ended()
+        if not ended and not render and time.monotonic() >= told_s + TELL_S:
+            ended = shown.progress()
+        if ended:  # drawing may take minutes, and so may slow episodes
+            print(ended, file=sys.stderr, flush=True)
+            told_s = time.monotonic()
+    return 0
 
 
 def _write(instance: Instance) -> None:
