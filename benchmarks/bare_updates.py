@@ -25,7 +25,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config.file import load
 from fast_core.envs.probe import probe
 from fast_core.launcher.prepare import resolve
-from fast_core.nodes.contract import make_learner
+from fast_core.nodes.learn.contract import make_learner
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import batch_fields, rows_per_batch
 from fast_core.system.threads import ENVIRONMENT, set_threads

@@ -35,7 +35,7 @@ from fast_core.config import (
     RunConfig,
     StopConfig,
 )
-from fast_core.nodes.contract import make_learner
+from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

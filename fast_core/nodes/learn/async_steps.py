@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.memory import StatsColumn
-from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learn.async_schedule import BEGUN, OwnerSchedule, WorkerSchedule
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.nodes.learn.contract import checked_report
 from fast_core.run.mail import Applied, Base, Gradient
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

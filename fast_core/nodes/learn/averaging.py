@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.errors import ReplicasDiffer
 from fast_core.memory import Mailbox
-from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.nodes.learn.contract import checked_report
 from fast_core.nodes.learn.digest import digest
 from fast_core.run.mail import Gradient
 from fast_core.run.memory import RunMemory

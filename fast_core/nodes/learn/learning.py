@@ -14,7 +14,7 @@ from fast_core.algorithm import Algorithm, Beginning, Changeable
 from fast_core.config import Values
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Change, Changed, Saved, SnapshotTaken
-from fast_core.nodes.contract import make_learner
+from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.insights import InsightBoards

@@ -21,7 +21,7 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.memory import StatsColumn
-from fast_core.nodes.contract import checked_report
+from fast_core.nodes.learn.contract import checked_report
 from fast_core.nodes.learn.learning import LearningNode
 from fast_core.nodes.node import NodeContext, NodeState
 from fast_core.nodes.rollout_reader import RolloutReader

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Protocol, cast
 
 from fast_core.algorithm import Algorithm, ReplayBatch, SharedAlgorithm, UpdateReport
-from fast_core.nodes.contract import checked_report
 from fast_core.nodes.learn.async_steps import Owner, Worker
 from fast_core.nodes.learn.averaging import CHECK_EVERY, Averaging, Exchange, SharedExchange
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.nodes.learn.contract import checked_report
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -41,7 +41,7 @@ class Stepper(Protocol):
 
         Returns:
             What came of a step that was taken or skipped, exactly one of both, in plain numbers
-            (`fast_core.nodes.contract.checked_report`). With
+            (`fast_core.nodes.learn.contract.checked_report`). With
             ``nodes.optimizer.update: async`` the first optimizer returns one for every gradient
             that it applies, its own or another's, and the others return none.
         """
