@@ -88,6 +88,17 @@ TENSORS = (
     "fast_core.clients.lightzero",  # LightZero's own
 )
 
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_LINES_OF_A_FILE = 600
+# What is longer still, and folders that import each other still.
+LONG = {
+    "fast_core.algorithm",
+    "fast_core.events",
+    "fast_core.integrations.trainer.__init__",
+    "fast_core.launcher.prepare.scheduler_settings",
+}
+CIRCULAR = {"fast_core.launcher"}
+
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 
 Imports = Mapping[str, set[str]]
@@ -184,6 +195,32 @@ def cycle(graph: Imports) -> list[str]:
     return []
 
 
+def rooms(graph: Imports, house: str) -> dict[str, set[str]]:
+    """What each module or folder right below a package imports of its neighbours."""
+    depth = house.count(".") + 2
+    found: dict[str, set[str]] = {}
+    for name, targets in graph.items():
+        room = ".".join(name.split(".")[:depth])
+        if name.startswith(f"{house}."):
+            there = {".".join(target.split(".")[:depth]) for target in targets}
+            found.setdefault(room, set()).update(
+                target for target in there - {room} if target.startswith(f"{house}.")
+            )
+    return found
+
+
+def long_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Functions that have more lines than they may, docstrings not counted."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first, last = node.body[0], node.end_lineno or 0
+            written = last - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                written -= (first.end_lineno or 0) - first.lineno + 1
+            if written > MOST_LINES_OF_A_FUNCTION:
+                yield node.name, written
+
+
 def users(graph: Imports, library: str) -> set[str]:
     return {
         name
@@ -203,6 +240,21 @@ def test_imports_go_down_only(graph: Imports) -> None:
 
 def test_imports_have_no_cycle(graph: Imports) -> None:
     assert cycle(graph) == []
+
+
+def test_folders_of_a_package_do_not_import_each_other_in_a_circle(graph: Imports) -> None:
+    houses = {name for name in graph if any(other.startswith(f"{name}.") for other in graph)}
+    circles = [cycle(rooms(graph, house)) for house in sorted(houses - CIRCULAR)]
+    assert [circle for circle in circles if circle] == []
+
+
+def test_functions_and_files_stay_short_enough_to_be_read() -> None:
+    sources = read(ROOT)
+    long = {f"{n}.{f}": k for n, text in sources.items() for f, k in long_functions(text)}
+    assert {name: lines for name, lines in long.items() if name not in LONG} == {}
+    files = {name: len(text.splitlines()) for name, text in sources.items()}
+    files = {name: lines for name, lines in files.items() if lines > MOST_LINES_OF_A_FILE}
+    assert {name: lines for name, lines in files.items() if name not in LONG} == {}
 
 
 @pytest.mark.parametrize("library", OWNERS)
@@ -300,6 +352,26 @@ def test_cycle_check_sees_cycles_through_type_checking() -> None:
     sources = {a: text, b: f"import {c}", c: f"import {a}"}
     assert cycle(imports(sources)) == [a, b, c, a]
     assert cycle(imports({**sources, c: ""})) == []
+
+
+def test_circle_check_sees_folders_whose_modules_have_none() -> None:
+    sources = {
+        "fast_core.p.a.one": "import fast_core.p.b.one",
+        "fast_core.p.a.two": "",
+        "fast_core.p.b.one": "",
+        "fast_core.p.b.two": "import fast_core.p.a.two",
+    }
+    graph = imports(sources)
+    assert cycle(graph) == []
+    assert len(cycle(rooms(graph, "fast_core.p"))) == 3
+    assert cycle(rooms(imports({**sources, "fast_core.p.b.two": ""}), "fast_core.p")) == []
+
+
+def test_length_check_counts_lines_but_not_docstrings() -> None:
+    doc = '"""' + "words\n" * 70 + '"""'
+    body = "    x = 1\n" * MOST_LINES_OF_A_FUNCTION
+    assert list(long_functions(f"def f():\n    {doc}\n    x = 1\n")) == []
+    assert list(long_functions(f"def f():\n    {doc}\n{body}")) == [("f", 61)]
 
 
 def test_library_check_sees_submodules() -> None:
