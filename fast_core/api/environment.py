@@ -17,7 +17,7 @@ from fast_core.api import sending
 from fast_core.api.config import Config, as_config, environment_of
 from fast_core.api.runs import Run
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.evaluation import scalar
+from fast_core.envs.evaluated import scalar
 from fast_core.envs.instance import make_seeded, repeating, seed_spaces
 from fast_core.envs.making import check_attributes, describe_env
 from fast_core.envs.making import make_env as make_configured

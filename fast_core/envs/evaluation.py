@@ -1,20 +1,17 @@
-"""Which environments an evaluation plays in, and what plays them."""
+"""What plays the episodes of an evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from msgspec.structs import replace
-
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.episodes import EpisodeRunner
+from fast_core.envs.evaluated import evaluated
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Maker, make_env
 from fast_core.envs.runner import Recorder, Runner
 from fast_core.errors import ConfigError
 from fast_core.seeding import Role
-
-_VECTOR_ONLY = ("autoreset_mode", "num_threads")
 
 
 def make_runner(
@@ -75,25 +72,3 @@ def make_runner(
         number=number,
         draws=draws,
     )
-
-
-def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
-    """The environments in which what was trained in those of ``config`` is evaluated.
-
-    Atari games count their own score, whatever training does about rewards, and nothing is taken
-    off where an episode is cut. In place of a vectorised Gymnasium environment its scalar form
-    plays, where every episode has its seed.
-    """
-    config = replace(config, no_reward_penalty=0.0)
-    atari = config.atari
-    if atari is not None:
-        config = replace(config, atari=replace(atari, clip_rewards=False))
-    return scalar(config)
-
-
-def scalar(config: EnvironmentConfig) -> EnvironmentConfig:
-    """The same environments one by one, where a vectorised Gymnasium environment has them."""
-    if config.backend == "gymnasium_vector":
-        kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
-        config = replace(config, backend="gymnasium", kwargs=kwargs)
-    return config

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import Before
-from fast_core.envs.evaluation import evaluated
+from fast_core.envs.evaluated import evaluated
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.probe import probe

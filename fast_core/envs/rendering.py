@@ -12,7 +12,7 @@ import msgspec
 from gymnasium.envs.registration import load_env_creator
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.evaluation import evaluated
+from fast_core.envs.evaluated import evaluated
 from fast_core.envs.made_to_draw import (
     MODE,
     PREFERRED,

@@ -12,7 +12,7 @@ import numpy as np
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.batch import Before
-from fast_core.envs.evaluation import evaluated
+from fast_core.envs.evaluated import evaluated
 from fast_core.envs.making import check_attributes, describe_env, make_env
 from fast_core.envs.masks import random_action
 from fast_core.envs.repeating import restore

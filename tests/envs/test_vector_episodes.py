@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.episodes import EpisodeRunner
-from fast_core.envs.evaluation import evaluated, make_runner
+from fast_core.envs.evaluated import evaluated
+from fast_core.envs.evaluation import make_runner
 from fast_core.envs.rendering import drawing
 from fast_core.envs.runner import Runner
 from fast_core.envs.vector_batch import VectorBatch
