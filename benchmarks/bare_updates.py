@@ -23,7 +23,7 @@ import numpy as np
 from fast_core.algorithm import ReplayBatch
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config.file import load
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.run.plan import RunPlan

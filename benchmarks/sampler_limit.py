@@ -35,7 +35,7 @@ from benchmarks.measure import alternate, print_result
 from benchmarks.null_algorithm import NullConfig
 from fast_core.algorithm import PolicySetup
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 
 TARGET = 0.82  # 0.84 to 0.88 on two kinds of machine; 1.0 where episodes are long
 ENVIRONMENT = "CartPole-v1"

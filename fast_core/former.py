@@ -14,6 +14,9 @@ from types import ModuleType
 MOVED = {
     "fast_core.integrations.gops": "fast_core.clients.gops",
     "fast_core.integrations.lightzero": "fast_core.clients.lightzero",
+    "fast_core.envs.batch": "fast_core.envs.stepping.batch",
+    "fast_core.envs.evaluation": "fast_core.envs.playing.evaluation",
+    "fast_core.envs.probe": "fast_core.envs.trying.probe",
     **{
         f"fast_core.envs.{game}": f"fast_core.clients.games.{game}"
         for game in (

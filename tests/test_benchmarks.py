@@ -32,7 +32,7 @@ from benchmarks.own_network import PPO, PPO_RACE, SAC, SAC_RACE
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
 from fast_core.config.file import load
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import batch_fields
 from fast_core.spec import EnvironmentSpec, SpaceSpec

@@ -15,7 +15,7 @@ from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.reference import template
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 from fast_core.launcher.topology import check_topology
 from fast_core.launcher.verdict import Findings, judge
 from fast_core.tools.sweep.file import read_sweep

@@ -65,7 +65,7 @@ OWNERS = {
     },
     "pandas": {"fast_core.api.columns"},
     "subprocess": {
-        "fast_core.envs.envpool_drawing",  # what draws there may end its process
+        "fast_core.envs.drawing.envpool_drawing",  # what draws there may end its process
         "fast_core.clients.games.stored_stories",  # what makes one leaves files where it is killed
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
@@ -303,7 +303,7 @@ def test_only_one_module_decodes_what_others_may_have_written() -> None:
     trusted = {  # what a process of FastLoop's own, or the learner itself, wrote a moment ago
         "fast_core.algos.ppo.learner",
         "fast_core.algos.replay.learner",
-        "fast_core.envs.envpool_drawing",
+        "fast_core.envs.drawing.envpool_drawing",
         "fast_core.launcher.processes.fork_server",
         "fast_core.launcher.processes.tree",
         "fast_core.tools.doctor",

@@ -13,7 +13,7 @@ import pytest
 
 from fast_core.cli import main
 from fast_core.config import RunConfig
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 from fast_core.launcher import Outcome
 from fast_core.launcher.verdict import Findings, judge
 from fast_core.nodes.learn.devices import check_devices

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
 
-from fast_core.envs.text_picture import picture
+from fast_core.envs.drawing.text_picture import picture
 from fast_core.errors import ConfigError
 
 Bags = NDArray[np.int8]

@@ -116,7 +116,7 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
 
 
 def _mp4(shots: list[Shot], fps: float) -> bytes:
-    from fast_core.envs.video_file import VideoFile
+    from fast_core.envs.drawing.video_file import VideoFile
 
     size = shots[-1].pixels.shape
     with tempfile.TemporaryDirectory(prefix="fastloop-clip-") as folder:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from fast_core.envs.classic_pictures import drawn_small
-from fast_core.envs.made_to_draw import let_draw_without_screen, make_to_draw
+from fast_core.envs.drawing.classic_pictures import drawn_small
+from fast_core.envs.drawing.made_to_draw import let_draw_without_screen, make_to_draw
+from fast_core.envs.drawing.mujoco_pictures import MujocoPictures, draws_with_gymnasium
+from fast_core.envs.drawing.poses import take_pose
 from fast_core.envs.making import Env, make_env
-from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
 from fast_core.envs.place import ALONE
-from fast_core.envs.poses import take_pose
 from fast_core.run.plan import RunPlan
 from fast_core.screens.frame import Frame
 from fast_core.screens.picture import as_picture

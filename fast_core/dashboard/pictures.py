@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.envs import text_picture
+from fast_core.envs.drawing import text_picture
 from fast_core.screens.frame import Frame
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.dashboard.files import RunOnFile
 from fast_core.dashboard.source import Hello, Now, TileFacts, TileNow
-from fast_core.envs.drawable import NotYet
-from fast_core.envs.evaluation import make_runner
-from fast_core.envs.made_to_draw import let_draw_without_screen
-from fast_core.envs.runner import Runner
-from fast_core.envs.video_file import DEFAULT_FPS
+from fast_core.envs.drawing.drawable import NotYet
+from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
+from fast_core.envs.drawing.video_file import DEFAULT_FPS
+from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.runner import Runner
 from fast_core.errors import FastLoopError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.actor import Actor

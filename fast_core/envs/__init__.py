@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
-from fast_core.envs.open_episodes import read_progress
+from fast_core.envs.stepping.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
+from fast_core.envs.stepping.open_episodes import read_progress
 from fast_core.seeding import Role
 
 __all__ = [
@@ -47,11 +47,11 @@ def make_batch(
     # here, so that who only needs the types does not pay 0.2 s for Gymnasium
     adapter: Callable[..., EnvBatch]
     if config.backend == "gymnasium":
-        from fast_core.envs.gymnasium_batch import GymnasiumBatch
+        from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 
         adapter = GymnasiumBatch
     else:
-        from fast_core.envs.vector_batch import VectorBatch
+        from fast_core.envs.stepping.vector_batch import VectorBatch
 
         adapter = VectorBatch
     return adapter(

@@ -12,8 +12,10 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.description import info_key, with_info_mask
-from fast_core.envs.drawable import Drawable
-from fast_core.envs.made_to_draw import make_to_draw
+from fast_core.envs.drawing.drawable import Drawable
+from fast_core.envs.drawing.made_to_draw import make_to_draw
+from fast_core.envs.drawing.mujoco_pictures import MujocoPictures, draws_with_gymnasium
+from fast_core.envs.drawing.poses import posed
 from fast_core.envs.making import (
     Env,
     Maker,
@@ -22,9 +24,7 @@ from fast_core.envs.making import (
     layers,
     make_env,
 )
-from fast_core.envs.mujoco_pictures import MujocoPictures, draws_with_gymnasium
 from fast_core.envs.place import Place
-from fast_core.envs.poses import posed
 from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_ends, as_reward
 from fast_core.envs.whereabouts import OLD_RESET, Whereabouts

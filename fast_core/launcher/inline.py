@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from fast_core.distributed.inproc import InprocHub
-from fast_core.envs.fitting import probe_all
-from fast_core.envs.probe import MakingTime
+from fast_core.envs.trying.fitting import probe_all
+from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
 from fast_core.launcher.failures.limits import Limits

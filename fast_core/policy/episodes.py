@@ -68,7 +68,7 @@ class Episodes:
         infos: Sequence[dict[str, float]],
         environment: str,
     ) -> Episodes:
-        """The table of what a `fast_core.envs.runner.Runner` has played."""
+        """The table of what a `fast_core.envs.playing.runner.Runner` has played."""
         names = dict.fromkeys(name for info in infos for name in info)
         return cls(
             returns=np.array(returns, np.float64),

@@ -21,12 +21,12 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
 from fast_core.envs import pickled
-from fast_core.envs.evaluation import make_runner
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Env, Maker, make_env
 from fast_core.envs.place import VARIABLES, Place
+from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.runner import Act
 from fast_core.envs.records import leaf_of
-from fast_core.envs.runner import Act
 from fast_core.errors import ConfigError, PolicyError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.actor import Actor

@@ -259,7 +259,7 @@ def _environment(run: RunDirectory, config: RunConfig) -> EnvironmentSpec:
             return found.environment
     # here, because it imports Gymnasium, which a policy file does without
     from fast_core.envs.place import VARIABLES
-    from fast_core.envs.probe import probe
+    from fast_core.envs.trying.probe import probe
 
     with generators_kept(), variables_kept(VARIABLES):  # making an environment changes them
         return config.algorithm.examine(probe(config.environment, config.seed))

@@ -96,7 +96,7 @@ class Trajectories:
         info: object,
         next_obs: Array,
     ) -> None:
-        """See `fast_core.envs.runner.Recorder.step`."""
+        """See `fast_core.envs.playing.runner.Recorder.step`."""
         kept = _Step(obs, np.array(action), reward, ends, numbers_of(info))
         self._steps.setdefault(episode, []).append(kept)
         self._final[episode] = next_obs

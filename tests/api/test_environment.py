@@ -13,7 +13,7 @@ import pytest
 from fast_core import Config, ConfigError, make_env
 from fast_core.config import AtariConfig, EnvironmentConfig, WrapperConfig
 from fast_core.envs.frames import FrameStack
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from tests.envs.toy import Counter
 
 WRAPPER = "gymnasium.wrappers:FlattenObservation"

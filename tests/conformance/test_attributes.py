@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.instance import Instance
-from fast_core.envs.probe import probe
-from fast_core.envs.repeating import restore
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.seeding import Role
 from tests.conformance.test_env_batch import Maker, in_turn, make, vectorised

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
-from fast_core.envs.batch_state import BatchState, encode_state
-from fast_core.envs.drawable import Present
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.repeating import restore
-from fast_core.envs.vector_batch import VectorBatch
+from fast_core.envs.drawing.drawable import Present
+from fast_core.envs.stepping.batch_state import BatchState, encode_state
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same, toy

@@ -14,8 +14,8 @@ import pytest
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.repeating import restore
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.repeating import restore
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.conformance.test_env_batch import in_turn, vectorised

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs import make_batch
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.probe import probe
-from fast_core.envs.repeating import restore
-from fast_core.envs.vector_batch import VectorBatch
-from fast_core.envs.vector_envpool import EnvPoolSource
-from fast_core.envs.vector_gymnasium import GymnasiumVectorSource
-from fast_core.envs.vector_source import VectorStep
+from fast_core.envs.backends.envpool import EnvPoolSource
+from fast_core.envs.backends.gymnasium_vector import GymnasiumVectorSource
+from fast_core.envs.backends.source import VectorStep
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.stepping.vector_batch import VectorBatch
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.conformance.test_env_batch import vectorised

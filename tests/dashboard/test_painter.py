@@ -17,7 +17,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from fast_core.config import DashboardConfig, EnvironmentConfig
 from fast_core.dashboard import painter as painter_module
 from fast_core.dashboard.painter import Painter
-from fast_core.envs.made_to_draw import let_draw_without_screen
+from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
 from fast_core.run.plan import RunPlan
 from fast_core.screens.frame import Frame
 from fast_core.screens.picture import as_picture

@@ -10,11 +10,11 @@ import pytest
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.evaluated import evaluated
-from fast_core.envs.evaluation import make_runner
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.making import make_env
-from fast_core.envs.probe import probe
-from fast_core.envs.repeating import restore
+from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same

@@ -11,8 +11,8 @@ import pytest
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import make_batch
 from fast_core.envs.episode_info import MOST, EpisodeInfo
-from fast_core.envs.evaluation import make_runner
-from fast_core.envs.repeating import restore
+from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.stepping.repeating import restore
 from tests.envs.driver import Driver, random_actions, toy
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form

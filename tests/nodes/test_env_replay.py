@@ -25,7 +25,7 @@ from fast_core.config import (
     SchedulerConfig,
     SupervisionConfig,
 )
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
 from fast_core.memory import ReplayLog

@@ -11,7 +11,7 @@ import pytest
 
 from fast_core.config import EnvironmentConfig, PolicyConfig, RolloutConfig, SupervisionConfig
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
-from fast_core.envs.open_episodes import OpenEpisodes
+from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained
 from fast_core.nodes.collect.env import EnvNode

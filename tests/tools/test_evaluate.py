@@ -12,8 +12,8 @@ import pytest
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config.file import dumps, loads
-from fast_core.envs.evaluation import make_runner
-from fast_core.envs.video_file import as_frame
+from fast_core.envs.drawing.video_file import as_frame
+from fast_core.envs.playing.evaluation import make_runner
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy import load_policy

@@ -63,7 +63,7 @@ class Limits:
         self._turn = (node, text, None if limit_s is None else time.monotonic() + limit_s)
 
     def probing(self, config: RunConfig) -> Callable[[Literal["make", "call"]], None]:
-        """What `fast_core.envs.probe` calls before it calls the environment."""
+        """What `fast_core.envs.trying.probe` calls before it calls the environment."""
         step_s, start_s = config.environment.step_timeout_s, config.supervision.start_timeout_s
 
         def before(what: Literal["make", "call"]) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqNodeChannel
-from fast_core.envs.fitting import probe_all
-from fast_core.envs.probe import MakingTime
+from fast_core.envs.trying.fitting import probe_all
+from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError
 from fast_core.events import Ready
 from fast_core.launcher.failures.blame import blaming

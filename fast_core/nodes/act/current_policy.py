@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, PolicySetup
-from fast_core.envs.runner import Act
+from fast_core.envs.playing.runner import Act
 from fast_core.errors import FastLoopError
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeContext, NodeState

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import Values
-from fast_core.envs.evaluation import make_runner
-from fast_core.envs.runner import Runner
+from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.runner import Runner
 from fast_core.errors import EnvironmentFailed, SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn

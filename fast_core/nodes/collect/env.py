@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fast_core.config import Values
-from fast_core.envs.repeating import Together
+from fast_core.envs.stepping.repeating import Together
 from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.events import (
     Assign,

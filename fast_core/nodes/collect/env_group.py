@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
-from fast_core.envs.batch_state import decode_state, lost_episodes
 from fast_core.envs.frames import FrameStack
-from fast_core.envs.repeating import restore
-from fast_core.envs.repetition import Repetition
+from fast_core.envs.stepping.batch_state import decode_state, lost_episodes
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.stepping.repetition import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.show.camera import Step, Studio

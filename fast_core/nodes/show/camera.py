@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.drawable import Drawable, NotYet, Present
-from fast_core.envs.made_to_draw import let_draw_without_screen
-from fast_core.envs.random_states import RandomStates
-from fast_core.envs.rendering import mujoco_advice
+from fast_core.envs.drawing.drawable import Drawable, NotYet, Present
+from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
+from fast_core.envs.drawing.random_states import RandomStates
+from fast_core.envs.drawing.rendering import mujoco_advice
 from fast_core.memory import StatsColumn, Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
 from fast_core.nodes.show.drawer import Drawer, Outcome

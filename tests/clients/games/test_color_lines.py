@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from fast_core.clients.games.color_lines import ColorLines
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.probe import probe
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 
 

@@ -11,10 +11,10 @@ from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 
 from fast_core.clients.games.retro import RetroGame
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.making import describe_env
-from fast_core.envs.probe import probe
-from fast_core.envs.repeating import restore
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from tests.envs.driver import Driver, random_actions
 from tests.forms import slow_but

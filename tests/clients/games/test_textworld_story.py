@@ -18,9 +18,9 @@ from fast_core.clients.games import stored_stories
 from fast_core.clients.games.stored_stories import stored
 from fast_core.clients.games.textworld_story import TextWorldGame
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.probe import probe
-from fast_core.envs.repeating import restore
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.repeating import restore
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from tests.envs.driver import Driver
 

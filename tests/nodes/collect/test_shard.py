@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fast_core.config import CheckpointConfig, PolicyConfig, RolloutConfig
-from fast_core.envs.gymnasium_batch import GymnasiumBatch
+from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder
 from fast_core.memory import StatsColumn

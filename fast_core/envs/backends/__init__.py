@@ -1,0 +1,1 @@
+"""Libraries that step many environments with one call."""

@@ -1,0 +1,1 @@
+"""Pictures of environments, and what keeps them."""

@@ -1,0 +1,1 @@
+"""Exactly so many episodes, for evaluation and for who watches."""

@@ -1,0 +1,74 @@
+"""What plays the episodes of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.evaluated import evaluated
+from fast_core.envs.instance import Instance
+from fast_core.envs.making import Maker, make_env
+from fast_core.envs.playing.episodes import EpisodeRunner
+from fast_core.envs.playing.runner import Recorder, Runner
+from fast_core.errors import ConfigError
+from fast_core.seeding import Role
+
+
+def make_runner(
+    config: EnvironmentConfig,
+    *,
+    episodes: int,
+    envs: int,
+    seed: int,
+    role: Role = Role.EVALUATION,
+    max_episode_steps: int | None = None,
+    on_step: Callable[[], None] | None = None,
+    number: int = 0,
+    watch: Callable[[Instance], None] | None = None,
+    recorder: Recorder | None = None,
+    every_info: bool = False,
+    maker: Maker = make_env,
+    draws: Collection[int] = (),
+) -> Runner:
+    """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
+
+    Raises:
+        ConfigError: As `make_batch`; or what can't be recorded is to be.
+        EnvironmentFailed: A constructor raised.
+    """
+    config = evaluated(config)
+    if config.backend == "gymnasium":
+        return EpisodeRunner(
+            config,
+            episodes=episodes,
+            envs=envs,
+            seed=seed,
+            role=role,
+            max_episode_steps=max_episode_steps,
+            on_step=on_step,
+            number=number,
+            watch=watch,
+            recorder=recorder,
+            every_info=every_info,
+            maker=maker,
+            draws=draws,
+        )
+    if recorder is not None:
+        raise ConfigError(
+            "trajectories are recorded with environment.backend gymnasium; got "
+            f"{config.backend!r}. Evaluate in the environment of Gymnasium, or without a record."
+        )
+    # here, because it imports what only this backend needs
+    from fast_core.envs.playing.vector_episodes import VectorEpisodes
+
+    return VectorEpisodes(
+        config,
+        episodes=episodes,
+        envs=envs,
+        seed=seed,
+        role=role,
+        max_episode_steps=max_episode_steps,
+        on_step=on_step,
+        number=number,
+        draws=draws,
+    )

@@ -1,0 +1,143 @@
+"""Running exactly so many episodes in environments that a library steps together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from fast_core.algorithm import Array
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.drawing.drawable import Drawable
+from fast_core.envs.playing.runner import Act, Ending, Runner
+from fast_core.envs.records import leaf_of
+from fast_core.envs.stepping.vector_batch import VectorBatch
+from fast_core.seeding import Role
+
+
+class VectorEpisodes(Runner):
+    """`EpisodeRunner` for environments that there are only in batches.
+
+    Episode ``k`` belongs to environment ``k % envs`` here too, so none is favoured for being
+    short. An environment that has played its share is stepped on, and what it does is ignored.
+
+    The environments are made anew for each evaluation, with the same seeds: all evaluations
+    begin with the same episodes. A later episode of an environment depends on how much of its
+    random stream those before it used.
+    """
+
+    def __init__(
+        self,
+        config: EnvironmentConfig,
+        *,
+        episodes: int,
+        envs: int,
+        seed: int,
+        role: Role = Role.EVALUATION,
+        max_episode_steps: int | None = None,
+        on_step: Callable[[], None] | None = None,
+        number: int = 0,
+        draws: Collection[int] = (),
+    ) -> None:
+        """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
+        self._config, self._seed, self._given_limit = config, seed, max_episode_steps
+        self._envs, self._role, self._number = envs, role, number
+        self._lanes = min(envs, episodes)
+        self._on_step, self._draws = on_step, draws
+        self._batch = self._make()
+        self._fresh = True
+        super().__init__(
+            self._batch.spec, episodes=episodes, envs=envs, max_episode_steps=max_episode_steps
+        )
+        row = self.spec.row
+        self._obs = np.zeros((envs, *row.shape), row.row_dtype)
+        if self.spec.action_mask is not None:  # rows without an environment forbid nothing
+            leaf_of(self._obs, self.spec.action_mask)[...] = True
+        self._final = np.zeros((self._lanes, *row.shape), row.row_dtype)
+        self._reward = np.zeros(self._lanes, np.float32)
+        self._terminated, self._truncated = np.zeros((2, self._lanes), np.bool_)
+
+    def _make(self) -> VectorBatch:
+        return VectorBatch(
+            self._config,
+            seed=self._seed,
+            shard=0,
+            envs=self._lanes,
+            role=self._role,
+            keep_actions=False,
+            max_episode_steps=self._given_limit,
+            number=self._number,
+            draws=self._draws,
+        )
+
+    def step(self, act: Act) -> bool:
+        """See `Runner.step`."""
+        if not self._begun:
+            self._begin_all()
+        if not self._current:
+            return False
+        self._step_all(self._ask(act, self._obs)[: self._lanes])
+        return bool(self._current)
+
+    def _begin_all(self) -> None:
+        if not self._fresh:
+            self._batch.close()
+            self._batch = self._make()
+        self._begun, self._fresh = True, False
+        self._batch.reset(self._obs[: self._lanes])
+        self._current = {lane: lane for lane in range(self._lanes)}
+        self._first[: self._lanes] = True
+
+    def _step_all(self, actions: Array) -> None:
+        self._batch.step(
+            actions,
+            next_obs=self._obs[: self._lanes],
+            reward=self._reward,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            final_obs=self._final,
+        )
+        finished = self._batch.take_episodes()
+        ended = np.flatnonzero(self._terminated | self._truncated).tolist()
+        infos = dict(zip(ended, finished.infos, strict=True))
+        self.env_steps += len(self._current)
+        for lane, episode in list(self._current.items()):
+            self.returns[episode] += float(self._reward[lane])
+            self.lengths[episode] += 1
+            if lane in self._batch.quarantined:
+                self.returns[episode] = math.nan
+            if lane in infos:
+                self.infos[episode] = infos[lane]
+            if self._terminated[lane] or self._truncated[lane]:
+                self._end(lane, episode)
+        if self._on_step is not None:
+            self._on_step()
+
+    def _end(self, lane: int, episode: int) -> None:
+        self._first[lane] = True
+        goes_on = self._batch.goes_on
+        if goes_on is not None and goes_on[lane] and not self._truncated[lane]:
+            return
+        self.endings[episode] = self._ending(lane, episode)
+        if episode + self._envs < self._episodes:
+            self._current[lane] = episode + self._envs
+        else:
+            del self._current[lane]
+
+    def _ending(self, lane: int, episode: int) -> Ending:
+        if math.isnan(self.returns[episode]):
+            return "nonfinite"
+        if self._terminated[lane]:
+            return "terminated"
+        if self.lengths[episode] == self._limit:
+            return "cut"
+        return "no_reward" if lane in self._batch.unrewarded else "truncated"
+
+    def drawable(self, place: int) -> Drawable:
+        """See `Runner.drawable`."""
+        return self._batch.drawable(place)
+
+    def close(self) -> None:
+        """Close every environment."""
+        self._batch.close()

@@ -1,0 +1,1 @@
+"""Environments stepped together: what the env nodes drive."""

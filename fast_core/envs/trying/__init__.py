@@ -1,0 +1,1 @@
+"""Environments tried before a run starts."""

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.playing.episodes import EpisodeRunner
+from fast_core.errors import EnvironmentFailed
+from fast_core.seeding import EpisodeSeeds, Role
+from tests.envs.driver import toy
+from tests.envs.toy import Counter
+
+CARTPOLE = EnvironmentConfig(id="CartPole-v1")
+
+
+class Recorder(Counter):
+    """Notes the seed of each reset; an episode lasts as many steps as its seed says."""
+
+    seeds: list[int] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        assert seed is not None
+        Recorder.seeds.append(seed)
+        self.length = 1 + seed % 7
+        return super().reset(seed=seed)
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    Recorder.seeds.clear()
+    gymnasium.register("FastLoopTest/Recorder-v0", entry_point=Recorder)
+    yield
+    del gymnasium.registry["FastLoopTest/Recorder-v0"]
+
+
+def lean(obs: Any, began: Any) -> Any:
+    """Push the cart to the side the pole leans to."""
+    return (obs[:, 2] > 0).astype(np.int64)
+
+
+def ones(obs: Any, began: Any) -> Any:
+    return np.ones(len(obs), np.int64)
+
+
+def run(runner: EpisodeRunner, act: Any) -> EpisodeRunner:
+    while runner.step(act):
+        pass
+    return runner
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 9))
+def test_exactly_the_episodes_asked_for_are_run(episodes: int, envs: int, seed: int) -> None:
+    Recorder.seeds.clear()
+    runner = run(EpisodeRunner(toy("Recorder"), episodes=episodes, envs=envs, seed=seed), ones)
+    seeds = EpisodeSeeds(seed, Role.EVALUATION, 0, 0)
+    expected = [seeds[episode] for episode in range(episodes)]
+    assert sorted(Recorder.seeds) == sorted(expected)
+    assert runner.lengths == [1 + each % 7 for each in expected]
+    assert runner.returns == [n * (n + 1) / 2 for n in runner.lengths]
+    assert runner.env_steps == sum(runner.lengths)
+    assert runner.step(ones) is False
+    assert len(Recorder.seeds) == episodes
+    runner.close()
+
+
+def test_results_do_not_depend_on_the_number_of_environments() -> None:
+    runs = [run(EpisodeRunner(CARTPOLE, episodes=5, envs=envs, seed=3), lean) for envs in (1, 3, 9)]
+    assert runs[0].returns == runs[1].returns == runs[2].returns
+    assert runs[0].lengths == runs[1].lengths == runs[2].lengths
+    for runner in runs:
+        runner.close()
+
+
+def test_episodes_equal_a_plain_loop() -> None:
+    runner = run(EpisodeRunner(CARTPOLE, episodes=4, envs=3, seed=3), lean)
+    seeds = EpisodeSeeds(3, Role.EVALUATION, 0, 0)
+    for episode in range(4):
+        env = gymnasium.make("CartPole-v1")
+        obs, _ = env.reset(seed=seeds[episode])
+        total, length, ended = 0.0, 0, False
+        while not ended:
+            obs, reward, terminated, truncated, _ = env.step(int(obs[2] > 0))
+            total, length, ended = total + float(reward), length + 1, terminated or truncated
+        env.close()
+        assert (runner.returns[episode], runner.lengths[episode]) == (total, length)
+    runner.close()
+
+
+def test_every_evaluation_runs_the_same_episodes() -> None:
+    runner = run(EpisodeRunner(CARTPOLE, episodes=5, envs=2, seed=0), lean)
+    first = runner.returns
+    runner.restart()
+    assert runner.returns == [0.0] * 5
+    assert run(runner, lean).returns == first
+    other = run(EpisodeRunner(CARTPOLE, episodes=5, envs=2, seed=1), lean)
+    assert other.returns != first
+    other.close()
+    runner.close()
+
+
+def test_an_evaluation_can_be_given_up_in_the_middle() -> None:
+    runner = EpisodeRunner(toy("Recorder"), episodes=4, envs=2, seed=0)
+    assert runner.step(ones)
+    runner.restart()
+    Recorder.seeds.clear()
+    run(runner, ones)
+    assert len(Recorder.seeds) == 4
+    runner.close()
+
+
+def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> None:
+    seen: list[Any] = []
+
+    def act(obs: Any, began: Any) -> Any:
+        seen.append(obs.copy())
+        return ones(obs, began)
+
+    runner = run(EpisodeRunner(toy("Recorder"), episodes=3, envs=4, seed=0), act)
+    assert {obs.shape for obs in seen} == {(4, 3)}
+    assert len(seen) == max(runner.lengths)
+    for env, length in enumerate(runner.lengths):
+        assert [obs[env, 0] for obs in seen] == [min(t, length) for t in range(len(seen))]
+    assert not any(obs[3].any() for obs in seen)
+    runner.close()
+
+
+def test_time_limit_ends_an_episode() -> None:
+    config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 6})
+    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=3)
+    run(runner, ones)
+    assert runner.lengths == [6, 6, 6], "its own, which counts alone"
+    assert runner.cut == 0
+    runner.close()
+
+
+@pytest.mark.parametrize("nan_in", ["obs", "reward", "large reward"])
+def test_episode_with_a_value_that_is_not_finite_has_no_known_return(nan_in: str) -> None:
+    config = toy("Counter", kwargs={"nan_at": 3, "nan_in": nan_in})
+
+    def act(obs: Any, began: Any) -> Any:
+        assert np.isfinite(obs).all()
+        return ones(obs, began)
+
+    runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), act)
+    assert runner.lengths == [3, 3, 5]
+    assert runner.returns == pytest.approx([np.nan, np.nan, 15.0], nan_ok=True)
+    assert runner.quarantined == 2
+    runner.close()
+
+
+def test_a_value_that_is_not_finite_can_be_an_error() -> None:
+    config = toy("Counter", kwargs={"nan_at": 3}, nonfinite="fail")
+    with pytest.raises(EnvironmentFailed, match=r"in step 3.*NaN or infinite"):
+        run(EpisodeRunner(config, episodes=1, envs=1, seed=0), ones)
+
+
+def test_a_first_observation_that_is_not_finite_is_an_error() -> None:
+    config = toy("Counter", kwargs={"nan_in": "reset"})
+    with pytest.raises(EnvironmentFailed, match=r"in reset.*NaN or infinite"):
+        run(EpisodeRunner(config, episodes=1, envs=1, seed=0), ones)
+
+
+def test_an_exception_names_the_episode_and_its_cause() -> None:
+    config = toy("Counter", kwargs={"raise_at": 4})
+    with pytest.raises(
+        EnvironmentFailed, match=r"in step 4 of episode 0 .* action 1: .*bad joint 7"
+    ):
+        run(EpisodeRunner(config, episodes=2, envs=2, seed=0), ones)
+
+
+def test_each_environment_is_closed_once() -> None:
+    Counter.closed.clear()
+    runner = EpisodeRunner(toy("Counter"), episodes=3, envs=8, seed=0)
+    runner.close()
+    runner.close()
+    assert len(Counter.closed) == 3
+
+
+def test_episode_without_an_end_of_its_own_is_cut_and_counted() -> None:
+    """A policy may walk into a wall for ever, and nothing in the environment stops it."""
+    config = EnvironmentConfig(id="CliffWalking-v1")
+    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=50)
+    steps = 0
+    while runner.step(lambda obs, began: np.zeros(2, np.int64)):
+        steps += 1
+        assert steps < 200
+    assert runner.lengths == [50, 50, 50]
+    assert runner.returns == [-50.0, -50.0, -50.0]
+    assert runner.cut == 3
+    runner.close()
