@@ -13,6 +13,7 @@
     ├── ExportError      (RuntimeError)     a policy can't be exported
     ├── TrainingDiverged (ArithmeticError)  updates keep being NaN or infinite
     ├── ReplicasDiffer   (RuntimeError)     optimizers that average are not equal any more
+    ├── ContractBroken   (AssertionError)   a part is not what `fast_core.testing` holds it to
     └── NodeFailed       (RuntimeError)     a node died or raised
         ├── EnvironmentFailed               an environment raised inside its node
         └── RunFailed                       a run that was started from Python failed
@@ -75,6 +76,10 @@ class TrainingDiverged(FastLoopError, ArithmeticError):
 
 class ReplicasDiffer(FastLoopError, RuntimeError):
     """Optimizers that average their gradients have other parameters than one another."""
+
+
+class ContractBroken(FastLoopError, AssertionError):
+    """A part does not keep what FastLoop relies on; found by `fast_core.testing` alone."""
 
 
 class NodeFailed(FastLoopError, RuntimeError):

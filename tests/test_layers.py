@@ -40,6 +40,7 @@ LEVELS = {
     "fast_core.dashboard": 8,
     "fast_core.integrations": 8,
     "fast_core.clients": 9,
+    "fast_core.testing": 9,  # tests import it, and nothing else
     "fast_core.tools": 10,
     "fast_core.api": 11,  # what `fast_core` offers, which imports it when it is asked for
     "fast_core.cli": 11,

@@ -47,6 +47,7 @@ class KeptPriorities:
     def attach(cls, memory: memoryview, leaves: int) -> Self:
         """Attach to the leaves in ``memory``."""
         check_header(memory, "kept priorities", leaves)
+        check_room(memory, cls.nbytes(leaves), "kept priorities")
         return cls(memory, leaves)
 
     def published(self) -> None:

@@ -4,9 +4,6 @@ import struct
 import time
 from collections.abc import Callable
 
-import pytest
-
-from fast_core.errors import SegmentError
 from fast_core.memory import Doorbell
 
 Memory = Callable[[int], memoryview]
@@ -47,10 +44,3 @@ def test_word_wraps_without_harm(memory: Memory) -> None:
     bell.ring()
     assert bell.value() == 0
     assert bell.wait(seen, 0)
-
-
-def test_attach_refuses_what_is_no_doorbell(memory: Memory) -> None:
-    with pytest.raises(SegmentError, match="never created"):
-        Doorbell.attach(memory(Doorbell.nbytes()))
-    with pytest.raises(SegmentError, match="needs 128 bytes; got 127"):
-        Doorbell.create(memory(Doorbell.nbytes())[:127])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -60,41 +60,13 @@ def test_fields_do_not_overlap() -> None:
     assert not box["record"]["a"].any()
 
 
-def test_number_is_stored_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer killed between two stores has said nothing: the old number still stands."""
-    box = Mailbox.create(memory(), Said, FIELDS, ROWS)
-    box.publish(1, Said(1, False))
-    words, before_each = box._native, []
-
-    class Watched:
-        def store(self, index: int, value: int) -> None:
-            before_each.append((box.number(), box.words))
-            words.store(index, value)
-
-        def load(self, index: int) -> int:
-            return int(words.load(index))
-
-    watched: Any = Watched()
-    monkeypatch.setattr(box, "_native", watched)
-    box.publish(2, Said(2, True))
-    assert [number for number, _ in before_each] == [1, 1, 1]
-    assert before_each[-1] == (1, Said(2, True)), "all the rest was there before the number"
-    assert box.number() == 2
-
-
-def test_mailbox_of_other_words_fields_or_rows_is_refused() -> None:
+def test_mailbox_of_other_words_is_refused() -> None:
     region = memory()
     Mailbox.create(region, Said, FIELDS, ROWS)
-    with pytest.raises(SegmentError, match="created by another plan"):
-        Mailbox.attach(region, Said, FIELDS[:2], ROWS)
-    with pytest.raises(SegmentError, match="created by another plan"):
-        Mailbox.attach(region, Said, FIELDS, ROWS - 1)
     with pytest.raises(SegmentError, match="created by another plan"):
         Mailbox.attach(region, Reply, FIELDS, ROWS)
 
 
-def test_mailbox_without_rows_or_room_is_refused() -> None:
+def test_mailbox_without_rows_is_refused() -> None:
     with pytest.raises(SegmentError, match="at least one row; got 0"):
         Mailbox.create(memory(), Said, FIELDS, 0)
-    with pytest.raises(SegmentError, match="mailbox needs"):
-        Mailbox.create(memory()[:-64], Said, FIELDS, ROWS)

@@ -165,40 +165,6 @@ def test_no_torn_record_among_four_pairs(memory: Memory, children, seconds: floa
     assert [children.join(pid) for pid in pids] == [0] * 8
 
 
-@pytest.mark.parametrize("point", ["after_claim", "mid_payload", "before_commit", "after_commit"])
-def test_killed_producer_loses_at_most_its_open_record(
-    memory: Memory, children, point: str
-) -> None:
-    """RING-02 at the points between the calls; tests/native has those inside them."""
-    region = memory(Ring.nbytes(3, 64))
-    Ring.create(region, 3, 64)
-    consumer = Ring.attach(region)
-
-    def produce_and_die(first: int) -> None:
-        ring = Ring.attach(region)
-        ring.push(number(first) * 8)
-        place = ring.claim()
-        if point != "after_claim":
-            place[:32] = number(first + 1) * 4
-        if point in ("before_commit", "after_commit"):
-            place[32:] = number(first + 1) * 4
-        if point == "after_commit":
-            ring.commit()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    published = 2 if point == "after_commit" else 1
-    value = 0
-    for _ in range(20):
-        pid = children.start(lambda value=value: produce_and_die(value))
-        for k in range(published):
-            assert consumer.pop(timeout_s=5) == number(value + k) * 8
-        assert children.join(pid) == -signal.SIGKILL
-        assert consumer.try_pop() is None
-        value += published
-    successor = Ring.attach(region)
-    assert all(successor.try_push(bytes(64)) for _ in range(3)), "every place is free again"
-
-
 def test_killed_reader_stops_nobody(memory: Memory, children, eventually: Eventually) -> None:
     """RING-03: killed while it holds a record, 20 times; a successor has both within a second."""
     region = memory(Ring.nbytes(2, 8))

@@ -88,19 +88,6 @@ def test_slot_outside_the_store_is_refused(memory: Memory, index: int) -> None:
         store.slot(index)
 
 
-def test_attach_refuses_another_plan(memory: Memory) -> None:
-    region = memory(RolloutStore.nbytes(FIELDS, SLOTS, STEPS, ENVS))
-    RolloutStore.create(region, FIELDS, SLOTS, STEPS, ENVS)
-    for plan in [
-        (FIELDS[:3], SLOTS, STEPS, ENVS),
-        (FIELDS, 2, STEPS, ENVS),
-        (FIELDS, SLOTS, 4, ENVS),
-        (FIELDS, SLOTS, STEPS, 1),
-    ]:
-        with pytest.raises(SegmentError, match="another plan"):
-            RolloutStore.attach(region, *plan)
-
-
 @pytest.mark.parametrize(
     "plan",
     [
@@ -114,12 +101,6 @@ def test_attach_refuses_another_plan(memory: Memory) -> None:
 def test_plan_without_sense_is_refused(plan: tuple[tuple[FieldSpec, ...], int, int, int]) -> None:
     with pytest.raises(SegmentError):
         RolloutStore.nbytes(*plan)
-
-
-def test_region_one_byte_short_is_refused(memory: Memory) -> None:
-    nbytes = RolloutStore.nbytes(FIELDS, SLOTS, STEPS, ENVS)
-    with pytest.raises(SegmentError, match=f"needs {nbytes} bytes; got {nbytes - 1}"):
-        RolloutStore.create(memory(nbytes)[:-1], FIELDS, SLOTS, STEPS, ENVS)
 
 
 def test_view_of_a_slot_outlives_store_and_segment(memory: Memory) -> None:

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from fast_core.errors import SegmentError
 from fast_core.memory import STATS_WORDS, StatsColumn, StatsRow, Trace
 
 Memory = Callable[[int], memoryview]
@@ -27,10 +24,3 @@ def test_create_clears_what_was_there_and_nothing_beyond(memory: Memory) -> None
     region[:] = b"\xff" * len(region)
     assert Trace.create(region, 2).words.tolist() == [0, 0]
     assert bytes(region[-8:]) == b"\xff" * 8
-
-
-def test_attach_refuses_another_number_of_words(memory: Memory) -> None:
-    region = memory(Trace.nbytes(3))
-    Trace.create(region, 3)
-    with pytest.raises(SegmentError, match="another plan than 2"):
-        Trace.attach(region, 2)

@@ -69,13 +69,6 @@ def test_payload_of_another_size_is_refused(memory: Memory) -> None:
     assert writer.version() == -1
 
 
-def test_attach_refuses_another_payload_size(memory: Memory) -> None:
-    region = memory(WeightBoard.nbytes(NBYTES))
-    WeightBoard.create(region, NBYTES)
-    with pytest.raises(SegmentError, match="100 bytes; this node has 96"):
-        WeightBoard.attach(region, 96)
-
-
 def test_a_restarted_writer_goes_on_where_the_last_one_published(memory: Memory) -> None:
     region = memory(WeightBoard.nbytes(NBYTES))
     WeightBoard.create(region, NBYTES).publish(5, payload(5))
@@ -139,10 +132,3 @@ def test_misuse_of_the_slot_is_refused(memory: Memory) -> None:
     optimizer.write(1, 1, payload(0))
     with pytest.raises(SegmentError, match="release snapshot 2; the evaluation slot holds 1"):
         evaluator.release(2)
-
-
-def test_slot_attach_refuses_another_payload_size(memory: Memory) -> None:
-    region = memory(EvaluationSlot.nbytes(NBYTES))
-    EvaluationSlot.create(region, NBYTES)
-    with pytest.raises(SegmentError, match="created by another plan"):
-        EvaluationSlot.attach(region, NBYTES + 4)
