@@ -38,6 +38,14 @@ def _exit_interrupted(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
+def run_on_cores(cores: str, *arguments: str) -> int:
+    """`main`, in the process of a sweep's run, which computes on ``cores`` (``0,1``) alone."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, forks.STOP_SIGNALS)  # held back while it began
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
+    return main(arguments)
+
+
 def _run(arguments: Sequence[str]) -> int:
     from fast_core.errors import (
         ConfigError,

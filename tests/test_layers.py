@@ -68,11 +68,11 @@ OWNERS = {
     "subprocess": {
         "fast_core.envs.drawing.envpool_drawing",  # what draws there may end its process
         "fast_core.clients.games.stored_stories",  # what makes one leaves files where it is killed
+        "fast_core.launcher.processes.beside",
         "fast_core.launcher.processes.tree",
         "fast_core.launcher.processes.watched",
-        "fast_core.integrations.remote",  # a host's objects are made by its code alone
+        "fast_core.integrations.remote",  # what `beside` gives it
         "fast_core.tools.doctor",
-        "fast_core.tools.sweep.child",
         "fast_core.export.header",  # the C compiler
     },
     # The launcher forks from a server of its own; GOPS's scripts ask it for cores.

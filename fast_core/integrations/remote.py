@@ -15,7 +15,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +28,8 @@ from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Wei
 from fast_core.integrations.parcels import pack
 from fast_core.integrations.results import without_ours
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
-from fast_core.launcher.interrupts import held_back, undisturbed
-from fast_core.launcher.processes.guard import die_with_parent
+from fast_core.launcher.interrupts import undisturbed
+from fast_core.launcher.processes.beside import start
 from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import forks, remains
 from fast_core.system.forks import STOP_SIGNALS, WARNINGS
@@ -39,11 +38,6 @@ from fast_core.system.text import error_text
 _REAP_S = 5.0
 _LEAVING_S = 0.2  # that a process gets to see that nobody asks it any more
 _INTERRUPTED_S = 1.0  # and then to come back from what it is doing, by KeyboardInterrupt
-# What is made there sees the arguments of the script, as modules read them that it imports.
-_START = (
-    "import sys; ours = map(int, sys.argv[1:]); sys.path[:] = {path!r}; sys.argv[:] = {argv!r}; "
-    "from fast_core.integrations.remote import serve; serve(*ours)"
-)
 
 
 class Household:
@@ -84,15 +78,12 @@ class Household:
                 "what can't be pickled inside it."
             ) from error
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", _START.format(path=sys.path, argv=sys.argv)]
-        with held_back():
-            process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, remains.RUN_FOLDER: self._folder},
-                start_new_session=True,  # Ctrl-C of the terminal is for this process alone
-            )
+        process = start(
+            "fast_core.integrations.remote:serve",
+            [str(theirs.fileno())],
+            descriptors=[theirs.fileno()],
+            variables={remains.RUN_FOLDER: self._folder},
+        )
         self._watchdog.add(process.pid)
         theirs.close()
         self._members.append(Remote(part, name, process, ours, call))
@@ -251,16 +242,15 @@ class Remote:
 # --- in the process ------------------------------------------------------------------------------
 
 
-def serve(descriptor: int, parent: int) -> None:
+def serve(descriptor: str) -> None:
     """Make the part and do its work until the other side is gone."""
-    die_with_parent(parent)
     # What is made here can be interrupted, and what that starts ended, as in any program.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in WARNINGS:  # those are the program's to understand
         forks.take(number, forks.leave_to_parent)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    end = socket.socket(fileno=descriptor)
-    os.set_inheritable(descriptor, False)  # a simulator's own programs have no use for it
+    end = socket.socket(fileno=int(descriptor))
+    os.set_inheritable(end.fileno(), False)  # a simulator's own programs have no use for it
     link = Link(end)
     os.register_at_fork(after_in_child=link.close)  # nor those it forks, who may outlive it
     with _leaving_quietly():

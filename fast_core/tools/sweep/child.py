@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.launcher.processes.guard import die_with_parent
-
-
-def keep_to(parent: str, cores: str) -> None:
-    """In the run's process, first of all: compute on ``cores`` (``0,1``), die with ``parent``."""
-    die_with_parent(int(parent))
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
+from fast_core.launcher.processes.beside import start
 
 
 class Child:
     """A run's process, as the sweep sees it.
 
     Attributes:
-        pid: Its process id; it leads a process group, so that a terminal's Ctrl-C goes to the
-            sweep alone, which passes it on.
+        pid: Its process id; it leads a session, so that a terminal's Ctrl-C goes to the sweep
+            alone, which passes it on.
     """
 
     def __init__(self, arguments: Sequence[str], cores: Sequence[int], log: Path) -> None:
         """Run ``fastloop ARGUMENTS`` on some cores; what it prints is appended to ``log``."""
-        code = (
-            f"import sys; sys.path[:] = {sys.path!r}; "
-            "from fast_core.tools.sweep.child import keep_to; keep_to(*sys.argv[1:3]); "
-            "from fast_core.cli import main; sys.exit(main(sys.argv[3:]))"
-        )
+        words = [",".join(map(str, cores)), *arguments]
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-c", code, str(os.getpid())),
-                    *(",".join(map(str, cores)), *arguments),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                process_group=0,
-            )
+            self._process = start("fast_core.cli:run_on_cores", words, output=output)
         self.pid = self._process.pid
         self._warned = False
 
