@@ -102,7 +102,7 @@ def append(log: ReplayLog, number: int) -> None:
 def rows_of(log: ReplayLog) -> object:
     found = []
     for env, (first, commit) in enumerate(log.native.spans()):
-        rows = bytearray((commit - first) * log.native.stride)
+        rows = bytearray(min(max(commit - first, 0), 10) * log.native.stride)  # damaged: any
         found.append((log.native.read(env, first, rows), bytes(rows)))
     return found
 
