@@ -26,6 +26,7 @@ from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.learn.contract import make_learner
+from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import batch_fields, rows_per_batch
 from fast_core.system.threads import ENVIRONMENT, set_threads
@@ -58,7 +59,7 @@ def measure(path: Path, overrides: list[str], threads: int, seconds: float) -> f
     config = load(path, overrides, algorithm_config_type)
     environment = probe(config.environment, config.seed)
     config = resolve(config, environment, len(os.sched_getaffinity(0)))
-    plan = RunPlan(config, environment, "", env_nodes=1, threads=threads, backend="numpy")
+    plan = RunPlan(config, environment, "", parts_of(config, 1), "numpy")
     learner = make_learner(plan)
     set_threads(threads)  # after building it, which loads libraries
     batch = random_batch(plan)

@@ -38,6 +38,7 @@ from fast_core.config import (
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.run.memory import RunMemory
+from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.threads import ENVIRONMENT, set_threads
@@ -88,16 +89,14 @@ def plan_of(width: str, folder: Path, **optimizer: Any) -> RunPlan:
         nodes=NodesConfig(optimizer=OptimizerNodeConfig(**({"threads": 1} | optimizer))),
         stop=StopConfig(env_steps=1_000),
     )
-    threads = config.nodes.optimizer.threads
-    assert isinstance(threads, int)
     spec = EnvironmentSpec("Bench-v0", box, action)
-    return RunPlan(config, spec, str(folder), env_nodes=1, threads=threads, backend="numpy")
+    return RunPlan(config, spec, str(folder), parts_of(config, 1), "numpy")
 
 
 def optimizer(plan: RunPlan, memory: RunMemory, rank: int, steps: int, meet: Any) -> float:
     """Take ``steps`` steps with all others; returns how many there were in a second, at rank 0."""
     learner = make_learner(plan, rank)
-    set_threads(plan.threads)
+    set_threads(plan.roles[plan.names.optimizers[rank]].threads)
     learner.reseed(rank)  # type: ignore[attr-defined]
     share = steps if plan.averages else steps // plan.optimizers
     warm_up = WARM_UP_STEPS if plan.averages else WARM_UP_STEPS // plan.optimizers

@@ -33,6 +33,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
 from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
+from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import batch_fields
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -383,7 +384,7 @@ def pendulum_plan() -> RunPlan:
         SpaceSpec("box", (3,), "float64", **bounds),
         SpaceSpec("box", (1,), "float32", low=(-2.0,), high=(2.0,)),
     )
-    return RunPlan(config, environment, "", 1, 1, "numpy")
+    return RunPlan(config, environment, "", parts_of(config, 1), "numpy")
 
 
 def test_bare_loop_has_batches_as_a_run_has_them() -> None:

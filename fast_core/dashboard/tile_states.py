@@ -55,7 +55,7 @@ class TileStates:
         self._steps = {name: _Watched(words[name], StatsColumn.ENV_STEPS) for name in words}
         self._turns = {name: _Watched(words[name], StatsColumn.PROGRESS) for name in words}
         self._pulses = {name: _Watched(memory.pulse(name), 0) for name in words}
-        blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
+        blocks = balanced_blocks(plan.config.rollout.shards, len(plan.names.env))
         named = zip(plan.names.env, blocks, strict=True)
         self._executors = {shard: name for name, block in named for shard in block}
 
@@ -85,7 +85,7 @@ class TileStates:
         if still_s < STILL_S:
             return State("running")
         if state == NodeState.WAITING:
-            whom = "the policy nodes" if self._plan.policy_nodes else "training"
+            whom = "the policy nodes" if self._plan.names.policy else "training"
             return State("waiting for policy", f"{name} waits for {whom}")
         return State("running", f"{name} has made no step for {still_s:.0f} s")
 

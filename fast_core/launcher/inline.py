@@ -29,13 +29,13 @@ from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import write_crash
-from fast_core.launcher.topology import NodeSpec
 from fast_core.launcher.verdict import Findings
 from fast_core.launcher.wiring import node_class
 from fast_core.monitor.crash import crash_report
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.memory import RunMemory
+from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.system import forks, remains, threads
 from fast_core.system.text import error_text
@@ -94,7 +94,7 @@ class InlineMode:
         self._limits.rest()
         return Findings(config.algorithm.examine(found), config, made_s=before.longest_s)
 
-    def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
+    def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
         """Nothing can begin before there is memory."""
 
     def hub(self) -> InprocHub:
@@ -133,7 +133,7 @@ class InlineRun:
         self._threads = 0
         self._seen_interrupts = 0
 
-    def start(self, specs: Sequence[NodeSpec]) -> None:
+    def start(self, specs: Sequence[Role]) -> None:
         """Construct and set up every node; a signal gets out of a constructor at once."""
         self._interrupts.at_once = True
         try:
@@ -145,7 +145,7 @@ class InlineRun:
             self._interrupts.at_once = False
         self._take_interrupts()
 
-    def _start(self, specs: Sequence[NodeSpec]) -> None:
+    def _start(self, specs: Sequence[Role]) -> None:
         for spec in specs:
             self._take_interrupts()
             if self._shell.end is not None:
@@ -188,7 +188,7 @@ class InlineRun:
         if self._shell.end is not None:
             self._shell.tell_stop((event.node,))
 
-    def _context(self, spec: NodeSpec) -> NodeContext:
+    def _context(self, spec: Role) -> NodeContext:
         return NodeContext(
             name=spec.name,
             rank=spec.rank,

@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import msgspec
 
-from fast_core.config import RestartsConfig
+from fast_core.config import RestartsConfig, RunConfig
 from fast_core.events import Failed, LogLine
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
 from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.lost_part import Comeback, LostPart, kind_of
+from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.session import Continuation, Session
 from fast_core.launcher.shown.records import add_crash
@@ -28,7 +28,8 @@ from fast_core.monitor.crash import crash_report, went_on
 from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.names import Names
+from fast_core.run.names import Role
+from fast_core.run.parts import roles_of
 
 
 def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) -> Session:
@@ -72,27 +73,26 @@ def survives_early(session: Session, error: LostEarly) -> bool:
 
     A new run does so for optimizers alone; see `fast_core.scheduler.comeback`.
     """
-    most = session.config.rollout.shards
-    names = Names.of(session.config, env_nodes=most, policy_nodes=most)
-    known: tuple[str, ...] = names.optimizers
+    role = _possible(session.config).get(error.node)
     deaths: Mapping[str, int] = {}
     if session.comebacks:
-        known += (*names.env, *names.policy, *names.replay, *names.evaluator)
         deaths = session.comebacks[-1].lost.deaths
-    if error.node not in known:
+    if role is None or (role.kind != "optimizer" and not session.comebacks):
         return False
-    spent, budget = _budget(session, kind_of(error.node), deaths)
+    spent, budget = _budget(session, role.kind, deaths)
     return spent < budget
 
 
 def _budget(session: Session, kind: str, deaths: Mapping[str, int]) -> tuple[int, int]:
     """How many deaths of nodes of a kind there were, and how many the run survives."""
-    supervision = session.config.supervision
-    if kind == "optimizer":
-        return session.came_back, supervision.restarts.optimizer
-    spent = sum(count for node, count in deaths.items() if kind_of(node) == kind)
-    allowed = supervision.env_deaths if kind == "env" else getattr(supervision.restarts, kind)
-    return spent, allowed
+    nodes = [role for role in _possible(session.config).values() if role.kind == kind]
+    spent = sum(deaths.get(role.name, 0) for role in nodes)
+    return session.came_back if kind == "optimizer" else spent, nodes[0].deaths
+
+
+def _possible(config: RunConfig) -> dict[str, Role]:
+    """All nodes that may have died, however many there are."""
+    return roles_of(config, config.rollout.shards, config.rollout.shards)
 
 
 def lost_early(session: Session, error: LostEarly) -> LostPart:

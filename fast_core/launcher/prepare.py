@@ -14,7 +14,8 @@ from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.changes import changeable
-from fast_core.run.names import EVALUATOR, METRICS, REPLAY
+from fast_core.run.names import EVALUATOR, METRICS, REPLAY, Role
+from fast_core.run.parts import parts_of, scales
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import Budget, SchedulerSettings
@@ -138,11 +139,9 @@ def make_plan(
         config=config,
         environment=environment,
         run_directory=run_directory,
-        env_nodes=count,
-        threads=threads,
+        parts=parts_of(config, count),
         backend=backend,
         checkpoint=checkpoint,
-        policy_nodes=config.nodes.policy.count if config.policy.placement == "node" else 0,
         continued_env_steps=continued_env_steps,
         made_s=made_s,
     )
@@ -209,7 +208,7 @@ def scheduler_settings(
         env_nodes=plan.names.env,
         spare_nodes=plan.names.spare if _scales(plan) else None,
         policy_nodes=plan.names.policy,
-        spare_policies=plan.names.spare_policy if _changes(config) else None,
+        spare_policies=plan.names.spare_policy if scales(config) else None,
         balance=config.nodes.env.balance and dies,
         balance_policies=config.nodes.policy.balance and dies,
         optimizers=plan.names.optimizers,
@@ -259,29 +258,21 @@ def scheduler_settings(
 def _scales(plan: RunPlan) -> bool:
     """Whether shards may move to other env nodes while the run goes on."""
     alone = plan.environment.one_per_process  # each node has its one shard
-    return _changes(plan.config) and not alone
-
-
-def _changes(config: RunConfig) -> bool:
-    """Whether nodes may come or go while the run goes on."""
-    return config.mode == "process" and not config.diagnostics.schedule
+    return scales(plan.config) and not alone
 
 
 def _budgets(plan: RunPlan, deaths: Mapping[str, int]) -> tuple[Budget, ...]:
     """Deaths that the run survives, by kind of node, beyond those that it has survived."""
-    names, supervision = plan.names, plan.config.supervision
-    restarts = supervision.restarts
-    whole = (
-        Budget("env", names.steppers, supervision.env_deaths),
-        Budget("policy", names.actors, restarts.policy),
-        Budget("replay", names.replay, restarts.replay),
-        Budget("evaluator", names.evaluator, restarts.evaluator),
-    )
-    spent = [sum(deaths.get(name, 0) for name in each.nodes) for each in whole]
-    return tuple(
-        Budget(each.kind, each.nodes, max(each.deaths - used, 0))
-        for each, used in zip(whole, spent, strict=True)
-    )
+    kinds: dict[str, list[Role]] = {}
+    for role in plan.roles.values():
+        if role.deaths and role.kind != "optimizer":  # after whose death the run comes back
+            kinds.setdefault(role.kind, []).append(role)
+    budgets = []
+    for kind, roles in kinds.items():
+        nodes = tuple(role.name for role in roles)
+        used = sum(deaths.get(name, 0) for name in nodes)
+        budgets.append(Budget(kind, nodes, max(roles[0].deaths - used, 0)))
+    return tuple(budgets)
 
 
 def identity(config: RunConfig) -> dict[str, str]:

@@ -23,10 +23,11 @@ from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.budget import env_node_count
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.supervisor import NODE_TARGET, TERMINATE_GRACE_S, Supervisor
-from fast_core.launcher.topology import NodeSpec, optional_nodes, warm
+from fast_core.launcher.topology import optional_nodes, warm
 from fast_core.launcher.verdict import Findings
 from fast_core.run.memory import RunMemory
-from fast_core.run.names import Names
+from fast_core.run.names import Names, Role
+from fast_core.run.parts import roles_of
 from fast_core.run.plan import RunPlan
 from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
@@ -56,11 +57,11 @@ class ProcessMode:
         """Ask the probe process, and measure; the slow imports of nodes overlap with it."""
         return look(self._tree, self._config, self._interrupts, runs=True)
 
-    def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
+    def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
         """Start the processes that are not there yet."""
         for spec in specs:  # optional ones start when the others have their plans
             if spec.name not in {*self._tree.children, *optional_nodes(plan.config)}:
-                self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec.name, plan.config))
+                self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec, plan.config))
 
     def hub(self) -> ZmqHub:
         """Listen on a socket file in the folder that ends with the processes."""
@@ -110,18 +111,17 @@ def preloaded(config: RunConfig) -> tuple[str, ...]:
     )
 
 
-def expected_nodes(config: RunConfig, cores: int) -> tuple[str, ...]:
-    """Names of the nodes that the run will have, as far as can be said yet."""
-    count = env_node_count(config, cores)
-    policies = config.nodes.policy.count if config.policy.placement == "node" else 0
-    names = Names.of(config, count, policies)  # those with the slowest imports first
+def expected_roles(config: RunConfig, cores: int) -> tuple[Role, ...]:
+    """The nodes that the run will have, as far as can be said yet."""
+    roles = roles_of(config, env_node_count(config, cores))
+    names = Names.of(roles.values())  # those with the slowest imports first
     first = (*names.optimizers, *names.replay, *names.policy)
-    return (*first, *(name for name in names.all if name not in first))
+    return tuple(roles[name] for name in dict.fromkeys((*first, *names.all)))
 
 
 def descriptors_needed(config: RunConfig, cores: int) -> int:
     """Most file descriptors of the launcher: for each node its link, its connection and its log."""
-    return _OWN_DESCRIPTORS + 3 * len(expected_nodes(config, cores))
+    return _OWN_DESCRIPTORS + 3 * len(expected_roles(config, cores))
 
 
 def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool) -> Findings:
@@ -133,10 +133,9 @@ def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: 
         spawn_trial(tree)  # alone, or the imports of the nodes would be measured too
     elif runs:  # the slow imports of these nodes overlap with everything that follows
         optional = optional_nodes(config)
-        for name in expected_nodes(config, cores):
-            if name in optional:
-                continue
-            tree.spawn(name, NODE_TARGET, warm=warm(name, config))
+        for role in expected_roles(config, cores):
+            if role.name not in optional:
+                tree.spawn(role.name, NODE_TARGET, warm=warm(role, config))
     start = probe_start(config)
     limit_s = config.supervision.start_timeout_s
     environment, made_s = ask_probe(tree, probe, start, interrupts, limit_s)

@@ -37,7 +37,7 @@ from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
-from fast_core.launcher.topology import NodeSpec, topology
+from fast_core.launcher.topology import topology
 from fast_core.launcher.verdict import Findings, Verdict, judge, remarks
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
@@ -45,6 +45,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
+from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.screens.served import Served
 from fast_core.system import remains
@@ -109,7 +110,7 @@ class Session:
 class Nodes(Protocol):
     """The nodes of a run, whatever they live in."""
 
-    def start(self, specs: tuple[NodeSpec, ...]) -> None:
+    def start(self, specs: tuple[Role, ...]) -> None:
         """Let every node begin."""
         ...
 
@@ -133,7 +134,7 @@ class Mode(Protocol):
         """Find out what the environment looks like."""
         ...
 
-    def prepare(self, plan: RunPlan, specs: tuple[NodeSpec, ...]) -> None:
+    def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
         """Do what may begin before there is memory."""
         ...
 

@@ -31,9 +31,10 @@ from fast_core.launcher.processes.tree import (
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import NodeSpec, spare_specs, warm
+from fast_core.launcher.topology import warm
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
+from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 from fast_core.system.process_state import is_traced, process_state, program_without
@@ -74,19 +75,17 @@ class Supervisor:
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
         self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
         self._oom_kills = oom_kills()
-        self._specs: dict[str, NodeSpec] = {}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
         self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
-    def start(self, specs: tuple[NodeSpec, ...]) -> None:
+    def start(self, specs: tuple[Role, ...]) -> None:
         """Hand every waiting child its plan.
 
         Raises:
             NodeFailed: The fork server or a node died.
             Interrupted: A signal came before every node was there.
         """
-        self._specs = {spec.name: spec for spec in (*specs, *spare_specs(self._plan))}
         optional = self._shell.roster.optional
         specs = tuple(spec for spec in specs if spec.name not in optional)
         children = [self._tree.children[spec.name] for spec in specs]
@@ -223,12 +222,12 @@ class Supervisor:
 
     def spawn(self, command: Respawn) -> None:
         """Start a node in the running run: forked now, it gets its plan once its pid is known."""
-        name, spec = command.node, self._specs[command.node]
+        name, role = command.node, self._plan.roles[command.node]
         plan = replace(self._plan, changed=command.changed)
         self._begins[name] = NodeStart(
             plan,
-            spec.node_class,
-            spec.rank,
+            role.node_class,
+            role.rank,
             self._hub.path,
             self._hub.peer(name),
             command.life,
@@ -237,7 +236,7 @@ class Supervisor:
         limit_s = self._plan.start_timeout_s
         self._due_s[name] = time.monotonic() + limit_s
         try:
-            self._tree.spawn(name, NODE_TARGET, warm=warm(name, plan.config))
+            self._tree.spawn(name, NODE_TARGET, warm=warm(role, plan.config))
         except TransportError as error:
             self._shell.take(NodeExited("fork server", str(error)))
 
@@ -384,8 +383,8 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ask every node to stop, give it the grace time, then use force."""
-        living = {child.name for child in self._tree.living()}
-        untold = self._shell.stop_nodes([name for name in self._specs if name in living])
+        living, names = {child.name for child in self._tree.living()}, self._plan.names.possible
+        untold = self._shell.stop_nodes([name for name in names if name in living])
         terminated = set[str]()
         begun_s = time.monotonic()
         try:

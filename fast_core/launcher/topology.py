@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from fast_core.config import RunConfig
 from fast_core.errors import TopologyError
@@ -33,7 +33,8 @@ from fast_core.events import (
 from fast_core.launcher.ownership import check_declared, check_writers, own_structures
 from fast_core.launcher.wiring import check_messages, extra_nodes, node_class, wiring
 from fast_core.nodes.node import Node
-from fast_core.run.names import Names
+from fast_core.run.names import Role
+from fast_core.run.parts import roles_of
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 
@@ -42,76 +43,16 @@ SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class NodeSpec:
-    """One node of the topology.
-
-    Attributes:
-        name: Unique name.
-        node_class: ``package.module:Class``.
-        rank: Index among the nodes of its kind.
-    """
-
-    name: str
-    node_class: str
-    rank: int
+def topology(plan: RunPlan) -> tuple[Role, ...]:
+    """The nodes that a run begins with, in the order of ``plan.names.all``."""
+    return tuple(plan.roles[name] for name in plan.names.all)
 
 
-NODE_CLASSES = {
-    "env": "fast_core.nodes.collect.env:EnvNode",
-    "policy": "fast_core.nodes.act.policy:PolicyNode",
-    "optimizer": "fast_core.nodes.learn.optimizer:OptimizerNode",
-    "evaluator": "fast_core.nodes.act.evaluator:EvaluatorNode",
-    "metrics": "fast_core.nodes.metrics:MetricsNode",
-}
-# What differs, and comes on top, where the algorithm learns from replay.
-REPLAY_CLASSES = {
-    "replay": "fast_core.nodes.replay.node:ReplayNode",
-    "optimizer": "fast_core.nodes.learn.replay_optimizer:ReplayOptimizerNode",
-}
-
-
-def topology(plan: RunPlan) -> tuple[NodeSpec, ...]:
-    """The nodes of a run, in the order of ``plan.names.all``."""
-    extras = {extra.node_name: extra.node for extra in plan.config.added_nodes}
-    classes = role_classes(plan.config)
-    specs = []
-    for name in plan.names.all:
-        if name in extras:
-            specs.append(NodeSpec(name, extras[name], 0))
-        else:
-            specs.append(_spec(name, classes))
-    return tuple(specs)
-
-
-def spare_specs(plan: RunPlan) -> tuple[NodeSpec, ...]:
-    """The nodes that may be added while a run goes on."""
-    classes = role_classes(plan.config)
-    return tuple(_spec(name, classes) for name in plan.names.absent)
-
-
-def _spec(name: str, classes: Mapping[str, str]) -> NodeSpec:
-    role, _, rank = name.partition("-")
-    return NodeSpec(name, classes[role], int(rank))
-
-
-def role_classes(config: RunConfig) -> dict[str, str]:
-    """The class of each role that a run has."""
-    classes = dict(NODE_CLASSES)
-    if config.replays:
-        classes |= REPLAY_CLASSES
-    if config.evaluation.every_env_steps is None:
-        del classes["evaluator"]
-    return classes
-
-
-def warm(name: str, config: RunConfig) -> tuple[str, ...]:
-    """What the node ``name`` imports before it has its plan."""
-    extras = {extra.node_name: extra.node for extra in config.added_nodes}
-    path = extras[name] if name in extras else role_classes(config)[name.partition("-")[0]]
-    modules, optimizer = (path.partition(":")[0],), config.nodes.optimizer
+def warm(role: Role, config: RunConfig) -> tuple[str, ...]:
+    """What a node imports before it has its plan."""
+    modules, optimizer = (role.node_class.partition(":")[0],), config.nodes.optimizer
     torch = config.algorithm.uses_torch(device=optimizer.device, compile=optimizer.compile)
-    return ("torch", *modules) if name in Names.of(config, 0, 0).optimizers and torch else modules
+    return ("torch", *modules) if role.kind == "optimizer" and torch else modules
 
 
 def check_topology(config: RunConfig) -> None:
@@ -120,9 +61,9 @@ def check_topology(config: RunConfig) -> None:
     Raises:
         TopologyError: As `check`, and as `wiring` and `ownership` for the user's nodes.
     """
-    evaluates = config.evaluation.every_env_steps is not None
-    nodes = [node_class(path) for path in role_classes(config).values()]
-    check(scheduler_emits(evaluates=evaluates), nodes)
+    roles = roles_of(config, 1, 1).values()  # policy nodes are no more than may come
+    nodes = [node_class(path) for path in dict.fromkeys(r.node_class for r in roles if r.kind)]
+    check(scheduler_emits(roles), nodes)
     extras = extra_nodes(config.added_nodes)
     check_messages(extras)
     check_declared(extras, nodes)
@@ -141,16 +82,15 @@ def with_structures(plan: RunPlan) -> RunPlan:
     """
     own = tuple(own_structures(plan, extra_nodes(plan.config.added_nodes)))
     plan = replace(plan, own=own)
-    specs = (*topology(plan), *spare_specs(plan))
-    nodes = {spec.name: node_class(spec.node_class) for spec in specs}
+    nodes = {name: node_class(plan.roles[name].node_class) for name in plan.names.possible}
     check_writers(tuple(structures(plan)), nodes, plan.names.extra)
     return plan
 
 
-def scheduler_emits(*, evaluates: bool) -> frozenset[type[Message]]:
-    """Commands that the scheduler will send in a run."""
+def scheduler_emits(roles: Iterable[Role]) -> frozenset[type[Message]]:
+    """Commands that the scheduler will send in a run of these nodes."""
     emits: set[type[Message]] = {Assign, Release, Collect, Train, Change, Save, Record, Finish}
-    if evaluates:
+    if any(role.kind == "evaluator" for role in roles):
         emits |= {Snapshot, Evaluate}
     return frozenset(emits)
 

@@ -121,7 +121,7 @@ class Node(ABC):
             self._works[state] = 0
         delay_ms = context.plan.config.diagnostics.delay_ms
         self._delay_s = delay_ms / 1000
-        row = context.plan.names.place(context.name)
+        row = context.plan.names.number(context.name)
         self._delays = stream(context.plan.config.seed, Role.DELAY, row)
 
     # --- for subclasses ------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Node(ABC):
     @property
     def threads(self) -> int:
         """Threads that this node computes with."""
-        return default_threads()
+        return self.context.plan.roles[self.context.name].threads or default_threads()
 
     @property
     def stopping(self) -> bool:

@@ -1,16 +1,48 @@
-"""The names of a run's nodes: who there is, and in which order."""
+"""Who there is in a run: each node by its role, and their names by kind."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from fast_core.config import PAGE, RunConfig
+from fast_core.config import PAGE, Values
 
 OPTIMIZER = "optimizer-0"  # publishes, reports and is evaluated
 REPLAY = "replay-0"
 EVALUATOR = "evaluator-0"
 METRICS = "metrics-0"
 DASHBOARD = PAGE.node_name
+
+
+class Role(NamedTuple):
+    """One node of a run, and what is to be known of it before it starts.
+
+    Whether it has a part of a checkpoint, and whether the run goes on without it, its class says.
+
+    Attributes:
+        name: Unique in the run, for instance ``env-1``.
+        node_class: Its class, as ``package.module:Class``.
+        kind: What it is for; nodes of one kind share the deaths that the run survives. Empty for
+            one of a user's, which is a kind by itself.
+        rank: Index among the nodes of its kind.
+        place: The host that it runs on; empty for that of the launcher.
+        threads: What it computes with; 0 for what every node has.
+        deaths: How many of its kind the run survives; those of nodes that it goes on without are
+            counted otherwise (`fast_core.scheduler.optional`).
+        spare: Whether the run begins without it.
+        settings: What it reads its own keys from.
+    """
+
+    name: str
+    node_class: str
+    kind: str = ""
+    rank: int = 0
+    place: str = ""
+    threads: int = 0
+    deaths: int = 0
+    spare: bool = False
+    settings: Values = {}
 
 
 @dataclass(frozen=True)
@@ -40,22 +72,25 @@ class Names:
     spare_policy: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, config: RunConfig, env_nodes: int, policy_nodes: int) -> Names:
-        """The names in a run of ``config`` with so many of the nodes that depend on the machine."""
-        # Each shard has one executor, and one that acts for it. Inline there is one process, and a
-        # schedule that is recorded is run again inline.
-        scales = config.mode == "process" and not config.diagnostics.schedule
-        most = config.rollout.shards if scales else 0
+    def of(cls, roles: Iterable[Role]) -> Names:
+        """The names of these roles."""
+        kinds: dict[tuple[str, bool], list[str]] = {}
+        for role in roles:
+            kinds.setdefault((role.kind, role.spare), []).append(role.name)
+
+        def named(kind: str, *, spare: bool = False) -> tuple[str, ...]:
+            return tuple(kinds.get((kind, spare), ()))
+
         return cls(
-            env=_ranked("env", env_nodes),
-            policy=_ranked("policy", policy_nodes),
-            replay=(REPLAY,) if config.replays else (),
-            optimizers=_ranked("optimizer", config.nodes.optimizer.count),
-            evaluator=(EVALUATOR,) if config.evaluation.every_env_steps is not None else (),
-            metrics=(METRICS,),
-            extra=tuple(extra.node_name for extra in config.added_nodes),
-            spare=_ranked("env", most)[env_nodes:],
-            spare_policy=_ranked("policy", most if policy_nodes else 0)[policy_nodes:],
+            env=named("env"),
+            policy=named("policy"),
+            replay=named("replay"),
+            optimizers=named("optimizer"),
+            evaluator=named("evaluator"),
+            metrics=named("metrics"),
+            extra=named(""),
+            spare=named("env", spare=True),
+            spare_policy=named("policy", spare=True),
         )
 
     @property
@@ -85,7 +120,7 @@ class Names:
         others = self.all[len(self.env) + len(self.policy) :]
         return (*self.steppers, *self.actors, *others)
 
-    def place(self, name: str) -> int:
+    def number(self, name: str) -> int:
         """What tells the random streams of a node from those of others, page or no page."""
         others = (each for each in self.all if each != DASHBOARD)
         return (*others, *self.spare, DASHBOARD, *self.spare_policy).index(name)
@@ -93,7 +128,3 @@ class Names:
     def policy_of(self, shard: int) -> str:
         """The policy node that acts for ``shard`` where the run begins."""
         return self.policy[shard % len(self.policy)]
-
-
-def _ranked(role: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{role}-{rank}" for rank in range(count))

@@ -32,7 +32,7 @@ class ParameterPack:
                 )
         sizes = [field.row_nbytes // 4 for field in self.fields]
         self._ends = np.cumsum([0, *sizes]).tolist()
-        self.nbytes = 4 * self._ends[-1]
+        self.nbytes: int = 4 * self._ends[-1]
 
     def empty(self) -> Array:
         """A new flat vector."""

@@ -1,22 +1,43 @@
 """The plan of a run: everything a node must know, fixed before the first node starts.
 
-The plan is made once by the launcher and handed to every node. Memory is laid out from it alone,
-so every process computes the same offsets.
+The plan is made once by the launcher and handed to every node. A run consists of parts, which say
+which nodes and which shared memory they bring. Memory is laid out from the plan alone, so every
+process computes the same offsets.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
 from fast_core.config import RunConfig, Values
 from fast_core.memory import Structure
-from fast_core.run.names import METRICS, Names
+from fast_core.run.names import METRICS, Names, Role
 from fast_core.spec import EnvironmentSpec
 
 QUICKLY_S = 1.0  # of an environment that is made in so long its limit takes no account
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one purpose of a run brings: the nodes for it, and their shared memory.
+
+    Attributes:
+        key: Tells the part from others of its class; empty for the only one.
+    """
+
+    key: str = ""
+
+    def roles(self, config: RunConfig) -> Iterable[Role]:
+        """Its nodes, which are known before the environment is."""
+        return ()
+
+    def structures(self, plan: RunPlan) -> Iterable[Structure]:
+        """Its shared memory, in the order of the places there."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -27,10 +48,8 @@ class RunPlan:
         config: The resolved configuration.
         environment: What the probe found out about the environment.
         run_directory: Absolute path of the run directory.
-        env_nodes: Number of env nodes.
-        threads: Threads of each learner.
+        parts: What the run consists of (`fast_core.run.parts`).
         backend: Library of the policy's forward pass.
-        policy_nodes: Number of policy nodes, 0 where policies act in the env nodes.
         checkpoint: Directory of the checkpoint to continue from, or None.
         continued_env_steps: Environment steps at which this run directory's metrics go on, None
             where they begin.
@@ -44,11 +63,9 @@ class RunPlan:
     config: RunConfig
     environment: EnvironmentSpec
     run_directory: str
-    env_nodes: int
-    threads: int
+    parts: tuple[Part, ...]
     backend: Backend
     checkpoint: str | None = None
-    policy_nodes: int = 0
     continued_env_steps: int | None = None
     own: tuple[Structure, ...] = ()
     changed: Values = field(default_factory=dict)
@@ -57,9 +74,14 @@ class RunPlan:
     kept: bool = True
 
     @cached_property
+    def roles(self) -> dict[str, Role]:
+        """All nodes by their names, those that may come too."""
+        return {role.name: role for part in self.parts for role in part.roles(self.config)}
+
+    @cached_property
     def names(self) -> Names:
         """The names of all nodes."""
-        return Names.of(self.config, self.env_nodes, self.policy_nodes)
+        return Names.of(self.roles.values())
 
     @property
     def blueprint(self) -> Blueprint:
@@ -79,7 +101,7 @@ class RunPlan:
     def groups(self) -> int:
         """Parts of a shard that take turns; one where the policy acts beside them."""
         envs = self.config.rollout.envs_per_shard
-        return min(self.config.policy.groups, envs) if self.policy_nodes else 1
+        return min(self.config.policy.groups, envs) if self.names.policy else 1
 
     def group_envs(self, group: int) -> range:
         """The environments of one group of any shard; sizes differ by at most one."""
@@ -111,7 +133,7 @@ class RunPlan:
         limit_s, rollout = self.config.supervision.start_timeout_s, self.config.rollout
         if self.made_s < QUICKLY_S:
             return limit_s
-        shards = math.ceil(rollout.shards / self.env_nodes)
+        shards = math.ceil(rollout.shards / len(self.names.env))
         evaluation = self.config.evaluation
         # the evaluator makes those of each of its environments before it is ready
         stages = 1 + len(evaluation.environments) if self.evaluates else 0
@@ -127,8 +149,7 @@ class RunPlan:
 
     def settings_of(self, node: str) -> Values:
         """What the configuration says to a user's node (``nodes.extra[...].settings``)."""
-        extras = self.config.nodes.extra
-        return next((extra.settings for extra in extras if extra.node_name == node), {})
+        return self.roles[node].settings
 
     # --- learning from replay ------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The table of a run's shared memory: every structure, once, with who writes it.
 
-Layout, creation, attaching and the check of the writers all follow from it; every process computes
-the same table from the plan. docs/memory.md says what each structure holds.
+Every node has some, and each part of a run brings those of a function below. Layout, creation,
+attaching and the check of the writers all follow from it; every process computes the same table
+from the plan. docs/memory.md says what each structure holds.
 """
 
 from __future__ import annotations
@@ -64,6 +65,14 @@ GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
     """Every structure of a run, in the order of their places."""
+    yield from _of_nodes(plan)
+    for part in plan.parts:
+        yield from part.structures(plan)
+    yield from plan.own
+
+
+def _of_nodes(plan: RunPlan) -> Iterator[Structure]:
+    """What every node has, whatever it is for."""
     possible, absent = plan.names.possible, frozenset(plan.names.absent)
     for name in possible:
         late = "at most 0.2 s of delay, if a ringer dies before its wake call"
@@ -74,22 +83,21 @@ def structures(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"stats/{name}", Trace, (STATS_WORDS,), name, "the last values")
         yield Structure(f"pulse/{name}", Trace, (1,), name, "the last count, which moves no more")
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
-    size = (ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes,)
+
+
+def of_learning(plan: RunPlan) -> Iterator[Structure]:
+    """What the learner publishes."""
+    size = (policy_nbytes(plan),)
     yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
-    if plan.evaluates:
-        yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
-    yield from _of_shards(plan)
-    if plan.replays:
-        yield from _of_batches(plan)
-        if plan.keeps_replay:
-            yield from _of_replay(plan)
-    if plan.optimizers > 1:
-        yield from _of_optimizers(plan)
-    yield from _of_tiles(plan)
-    yield from plan.own
 
 
-def _of_shards(plan: RunPlan) -> Iterator[Structure]:
+def of_evaluation(plan: RunPlan) -> Iterator[Structure]:
+    """What of it is evaluated."""
+    size = (policy_nbytes(plan),)
+    yield Structure("evaluation", EvaluationSlot, size, OPTIMIZER, "the snapshot, if complete")
+
+
+def of_shards(plan: RunPlan) -> Iterator[Structure]:
     """Where the experience of each goes, and what its groups and their policy node say.
 
     There may be many, so what is the same of all is worked out once.
@@ -100,7 +108,7 @@ def _of_shards(plan: RunPlan) -> Iterator[Structure]:
         logged = replay_columns(plan), rows_per_log(plan), envs, rows_in_reserve(plan)
     else:
         kept = rollout_fields(plan), slots_per_shard(plan), plan.config.steps, envs
-    if plan.policy_nodes:
+    if plan.names.policy:
         asked, answer = request_fields(plan), reply_fields(plan)
     for shard in range(plan.config.rollout.shards):
         if plan.replays:
@@ -114,7 +122,7 @@ def _of_shards(plan: RunPlan) -> Iterator[Structure]:
             name = f"{shard}.{group}"
             left = "the last position, for the crash report, and what was begun, for its successor"
             yield Structure(f"progress/{name}", Trace, (progress_words(count),), EXECUTOR, left)
-            if plan.policy_nodes:
+            if plan.names.policy:
                 left = "the old number, so nothing was asked"
                 shape = Request, asked, count
                 yield Structure(f"requests/{name}", Mailbox, shape, EXECUTOR, left)
@@ -122,8 +130,8 @@ def _of_shards(plan: RunPlan) -> Iterator[Structure]:
                 yield Structure(f"replies/{name}", Mailbox, (Reply, answer, count), ACTOR, left)
 
 
-def _of_batches(plan: RunPlan) -> Iterator[Structure]:
-    """What the replay node and the optimizers exchange."""
+def of_replay(plan: RunPlan) -> Iterator[Structure]:
+    """What the replay node and the optimizers exchange, and what its successor goes on from."""
     batch = Drawn, batch_fields(plan), rows_per_batch(plan)
     result = Learnt, RESULT_FIELDS, rows_per_batch(plan)
     for rank, name in enumerate(plan.names.optimizers):
@@ -132,9 +140,11 @@ def _of_batches(plan: RunPlan) -> Iterator[Structure]:
             yield Structure(f"batches/{rank}.{slot}", Mailbox, batch, REPLAY, left)
             left = "the old number, so the batch is still the optimizer's; the run ends"
             yield Structure(f"results/{rank}.{slot}", Mailbox, result, name, left)
+    if plan.keeps_replay:
+        yield from _of_successor(plan)
 
 
-def _of_replay(plan: RunPlan) -> Iterator[Structure]:
+def _of_successor(plan: RunPlan) -> Iterator[Structure]:
     """What a replay node that takes over goes on from."""
     moment = Moment, moment_fields(plan), 1
     left = "the last moment, to which its successor goes back"
@@ -152,7 +162,7 @@ def _of_replay(plan: RunPlan) -> Iterator[Structure]:
             yield Structure(f"carried/{rank}.{place}", Mailbox, answer, REPLAY, left)
 
 
-def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
+def of_optimizers(plan: RunPlan) -> Iterator[Structure]:
     """What several optimizers tell each other."""
     gradient = Gradient, gradient_fields(plan), 1
     for rank, name in enumerate(plan.names.optimizers):
@@ -171,7 +181,7 @@ def _of_optimizers(plan: RunPlan) -> Iterator[Structure]:
         yield Structure("networks", WeightBoard, size, OPTIMIZER, "the last complete version")
 
 
-def _of_tiles(plan: RunPlan) -> Iterator[Structure]:
+def of_tiles(plan: RunPlan) -> Iterator[Structure]:
     """Where the environments that can be watched are shown."""
     for tile in tiles(plan.config):
         size = (frame_layout(plan).nbytes,)
@@ -202,6 +212,11 @@ def insights(plan: RunPlan) -> Structure | None:
 
 
 # --- sizes ---------------------------------------------------------------------------------------
+
+
+def policy_nbytes(plan: RunPlan) -> int:
+    """Bytes of the parameters that a policy acts with."""
+    return ParameterPack(plan.blueprint.policy_fields(plan.environment)).nbytes
 
 
 def networks_nbytes(plan: RunPlan) -> int:

@@ -13,8 +13,8 @@ from fast_core.events import Command, Event, Failed, LogLine, Ready
 from fast_core.launcher.inline import InlineRun
 from fast_core.launcher.processes import node_process
 from fast_core.launcher.processes.start import probe_start
-from fast_core.launcher.topology import NodeSpec
 from fast_core.nodes.node import Node
+from fast_core.run.names import Role
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
 START = probe_start(make_config())
@@ -146,7 +146,7 @@ def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
     limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
     run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
-    run.start([NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0)])
+    run.start([Role("metrics-0", f"{HERE}:{kind.__name__}")])
     if kind is LeavesInWork:
         run.run()
     run.close()
@@ -171,9 +171,7 @@ def test_inline_run_goes_on_without_an_optional_node_that_fails(
     limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
     run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
     mild = f"{HERE}:{WellBehaved.__name__}"
-    run.start(
-        [NodeSpec("metrics-0", f"{HERE}:{kind.__name__}", 0), NodeSpec("optimizer-0", mild, 0)]
-    )
+    run.start([Role("metrics-0", f"{HERE}:{kind.__name__}"), Role("optimizer-0", mild)])
     assert run._nodes[-1].context.name == "optimizer-0", "those after it begin"
     shell.turns = 3
     run.run()

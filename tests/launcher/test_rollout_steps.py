@@ -28,13 +28,14 @@ from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.checkpoints.store import check_identity
 from fast_core.launcher.prepare import identity, resolve
-from fast_core.launcher.process_mode import expected_nodes, preloaded
+from fast_core.launcher.process_mode import expected_roles, preloaded
 from fast_core.launcher.run import with_horizon_of, with_saved_steps
 from fast_core.launcher.sizing.trial import trial_plan
 from fast_core.launcher.topology import warm
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import layout_of
+from fast_core.run.parts import parts_of, roles_of
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log, structures
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -167,8 +168,8 @@ def test_nodes_that_start_early_are_those_of_the_plan(
         policy=PolicyConfig(placement="node" if policies else "env"),
         evaluation=EvaluationConfig(every_env_steps=100 if evaluates else None),
     )
-    plan = RunPlan(config, CARTPOLE, "", 2, 1, "numpy", policy_nodes=policies)
-    expected = expected_nodes(config, 2)
+    plan = RunPlan(config, CARTPOLE, "", parts_of(config, 2), "numpy")
+    expected = [role.name for role in expected_roles(config, 2)]
     assert len(expected) == len(set(expected))
     assert set(expected) == set(plan.names.all)
 
@@ -179,12 +180,13 @@ def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
     config = replaying(
         algorithm=SACConfig(backend="torch"), nodes=NodesConfig(optimizer=optimizer, extra=(extra,))
     )
-    torch_at = {name: "torch" in warm(name, config) for name in expected_nodes(config, 2)}
+    roles = roles_of(config, 2)
+    torch_at = {role.name: "torch" in warm(role, config) for role in expected_roles(config, 2)}
     assert [name for name, torch in torch_at.items() if torch] == ["optimizer-0", "optimizer-1"]
-    assert warm("replay-0", config) == ("fast_core.nodes.replay.node",)
-    assert warm("optimizer-1", config) == ("torch", "fast_core.nodes.learn.replay_optimizer")
+    assert warm(roles["replay-0"], config) == ("fast_core.nodes.replay.node",)
+    assert warm(roles["optimizer-1"], config) == ("torch", "fast_core.nodes.learn.replay_optimizer")
     numpy = replace(config, algorithm=SACConfig(backend="numpy"))
-    assert warm("optimizer-1", numpy) == ("fast_core.nodes.learn.replay_optimizer",)
+    assert warm(roles["optimizer-1"], numpy) == ("fast_core.nodes.learn.replay_optimizer",)
 
 
 @pytest.mark.parametrize(("count", "shared"), [(1, False), (2, True)])

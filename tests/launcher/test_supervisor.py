@@ -405,7 +405,6 @@ def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
     hub = SimpleNamespace(path="socket", wait=wait)
     unwatched: Any = (given, stage.memory, hub, shell, interrupts, lambda: 0.0)
     supervisor = Supervisor(stage.plan, *unwatched)
-    supervisor._specs = {"env-0": topology(stage.plan)[0]}
     supervisor._stop()
     assert signals == [signal.SIGTERM]
     assert arriving == []

@@ -9,7 +9,6 @@ import pytest
 from fast_core.config import EvaluationConfig
 from fast_core.errors import TopologyError
 from fast_core.events import Command, Evaluate, Ready, Record, RolloutReady, Save
-from fast_core.launcher import topology as topology_module
 from fast_core.launcher.topology import (
     check,
     check_topology,
@@ -18,6 +17,7 @@ from fast_core.launcher.topology import (
 )
 from fast_core.launcher.wiring import node_class
 from fast_core.nodes.node import Node
+from fast_core.run import parts
 from tests.nodes.stage import make_config, make_run_plan
 
 
@@ -50,8 +50,8 @@ def test_nodes_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
 def test_run_without_evaluation_has_no_evaluator(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path, make_config(evaluation=EvaluationConfig(every_env_steps=None)))
     assert [node.name for node in topology(plan)] == ["env-0", "env-1", "optimizer-0", "metrics-0"]
-    assert Evaluate not in scheduler_emits(evaluates=plan.evaluates)
-    check(scheduler_emits(evaluates=plan.evaluates), classes(plan))
+    assert Evaluate not in scheduler_emits(plan.roles.values())
+    check(scheduler_emits(plan.roles.values()), classes(plan))
 
 
 @pytest.mark.parametrize("evaluates", [True, False])
@@ -60,7 +60,7 @@ def test_own_nodes_fit_together(evaluates: bool) -> None:
 
 
 def test_topology_is_checked_before_any_process_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(topology_module.NODE_CLASSES, "metrics", f"{__name__}:Deaf")
+    monkeypatch.setattr(parts, "METRICS", f"{__name__}:Deaf")
     with pytest.raises(TopologyError, match="sends Finish, but no node consumes it"):
         check_topology(make_config())
 
@@ -69,7 +69,7 @@ def test_command_that_nobody_consumes_is_explained(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path)
     without = [found for found in classes(plan) if found.__name__ != "EvaluatorNode"]
     with pytest.raises(TopologyError, match=r"sends Evaluate, but no node consumes it.*Add"):
-        check(scheduler_emits(evaluates=plan.evaluates), [*without, Deaf])
+        check(scheduler_emits(plan.roles.values()), [*without, Deaf])
 
 
 def test_event_that_the_scheduler_does_not_take_is_explained() -> None:

@@ -157,7 +157,7 @@ def seed_globals(context: NodeContext) -> None:
 
     That of the first life is keyed by the node alone.
     """
-    row = context.plan.names.place(context.name)
+    row = context.plan.names.number(context.name)
     key = (0, row) if context.life == 1 else (0, row, context.life)
     sequence = np.random.SeedSequence(context.plan.config.seed, spawn_key=key)
     first, second = sequence.generate_state(2)

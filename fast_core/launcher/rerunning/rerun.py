@@ -26,7 +26,7 @@ from fast_core.launcher.session import Continuation, Session
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screen import make_progress
 from fast_core.run import checkpoint_files
-from fast_core.run.names import Names
+from fast_core.run.parts import names_of
 from fast_core.run.schedule import (
     Schedule,
     ScheduleHeader,
@@ -113,9 +113,7 @@ def _chosen(
 
 def _passes(part: Path, config: RunConfig) -> dict[str, list[int]]:
     """By policy node, the versions of its recorded passes."""
-    if config.policy.placement != "node":
-        return {}
-    names = Names.of(config, 0, config.nodes.policy.count).policy
+    names = names_of(config).policy
     return {name: [one.version for one in read_passes(of_node(part, name))] for name in names}
 
 

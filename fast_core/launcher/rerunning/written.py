@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fast_core.config import RunConfig
 from fast_core.events import Trained
-from fast_core.run.names import REPLAY, Names
+from fast_core.run.names import REPLAY
+from fast_core.run.parts import names_of
 from fast_core.run.schedule import (
     BEGUN,
     GradientStep,
@@ -43,7 +44,7 @@ def _steps(part: Path, config: RunConfig) -> int:
     views, optimizer = read_views(of_node(part, REPLAY)), config.nodes.optimizer
     if optimizer.count == 1 or optimizer.update == "allreduce":
         return batches_in(views)
-    first, *others = Names.of(config, 0, 0).optimizers
+    first, *others = names_of(config).optimizers
     begun = [len(read_bases(of_node(part, name))) for name in others]
     return steps_known(read_steps(of_node(part, first)), begun, views)
 

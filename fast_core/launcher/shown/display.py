@@ -135,7 +135,7 @@ class Display:
             waiting=waiting / total if total > 0 else None,
             note=self._note(name, row),
             pid=self._shell.roster.pids.get(name),
-            threads=self._threads(name),
+            threads=self._shell.plan.roles[name].threads or default_threads(),
         )
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
@@ -154,16 +154,6 @@ class Display:
             rows = f", {row.rows / row.batches:.3g} rows a pass" if row.batches else ""
             return plan.config.nodes.policy.device + rows
         return ""
-
-    def _threads(self, name: str) -> int:
-        """Threads of a node; of nodes that the user has added, those of any other."""
-        plan = self._shell.plan
-        if name in plan.names.optimizers:
-            return plan.threads
-        given = plan.config.nodes.policy.threads
-        if name in plan.names.actors and given != "auto":
-            return given
-        return default_threads()
 
     def summary(self) -> RunSummary:
         """How the run ended."""

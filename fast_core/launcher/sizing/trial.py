@@ -17,6 +17,7 @@ from fast_core.launcher.processes.tree import Child, ProcessTree
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.sizing.placement import Choice, Shape, Timings, choose
 from fast_core.run.memory import RunMemory
+from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.decoding import from_msgpack
@@ -88,7 +89,7 @@ def trial_plan(resolved: RunConfig, environment: EnvironmentSpec, made_s: float 
     )
     backend = resolved.policy.backend
     assert backend != "auto", "resolved before"
-    return RunPlan(config, environment, "", 1, 1, backend, policy_nodes=1, made_s=made_s)
+    return RunPlan(config, environment, "", parts_of(config, 1, 1), backend, made_s=made_s)
 
 
 def shape_of(resolved: RunConfig, cores: int) -> Shape:

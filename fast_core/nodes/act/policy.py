@@ -111,12 +111,6 @@ class PolicyNode(Node):
             for rank in range(len(self.context.plan.names.steppers)):
                 self._bell(rank).ring()
 
-    @property
-    def threads(self) -> int:
-        """As the configuration says, which the launcher has resolved."""
-        threads = self.context.plan.config.nodes.policy.threads
-        return super().threads if threads == "auto" else threads
-
     def handle(self, command: Command) -> None:
         """Act for further shards, or for one less."""
         match command:

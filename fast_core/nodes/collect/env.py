@@ -51,7 +51,7 @@ class EnvNode(Node):
         """Build the policy if it acts here; environments come in `setup`."""
         super().__init__(context)
         self._plan = plan = context.plan
-        self._current = None if plan.policy_nodes else CurrentPolicy(context, plan.policy_setup())
+        self._current = None if plan.names.policy else CurrentPolicy(context, plan.policy_setup())
         self._studio = Studio.of(context)
         self._lines: dict[int, list[Line]] = {}
         self._open: list[Collection] = []
@@ -76,7 +76,7 @@ class EnvNode(Node):
         self.enter(NodeState.STARTING, "building shards")
         # The scheduler limits what follows, until the node is ready.
         self.context.stats.words[StatsColumn.STATE_SINCE_NS] = 0
-        blocks = balanced_blocks(plan.config.rollout.shards, plan.env_nodes)
+        blocks = balanced_blocks(plan.config.rollout.shards, len(plan.names.env))
         continues = plan.checkpoint is not None
         for shard in blocks[self.context.rank]:
             self._build(shard, incarnation=1)

@@ -72,11 +72,6 @@ class LearningNode(Node):
         self._insights = InsightBoards.of(self.context, self._algorithm)
 
     @property
-    def threads(self) -> int:
-        """As configured, or as resolved from the size of an update."""
-        return self.context.plan.threads
-
-    @property
     def algorithm(self) -> Algorithm:
         """The learner.
 

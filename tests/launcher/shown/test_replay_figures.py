@@ -14,6 +14,7 @@ from fast_core.config import NodesConfig, OptimizerNodeConfig, ReplayConfig, Run
 from fast_core.launcher.shown.replay_figures import ReplayCounters, metrics_values
 from fast_core.memory import STATS_WORDS, StatsColumn, StatsRow, Trace
 from fast_core.monitor.view import ReplayView
+from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.statistics import Statistics
 from tests.launcher.shown.test_metrics_rows import BLANK
@@ -30,7 +31,7 @@ def replaying(**changes: object) -> RunConfig:
 def board(**optimizers: object) -> Board:
     optimizer = OptimizerNodeConfig(**optimizers)  # type: ignore[arg-type]
     config = replaying(nodes=NodesConfig(optimizer=optimizer))
-    plan = RunPlan(config, CARTPOLE, "", 1, 1, "numpy")
+    plan = RunPlan(config, CARTPOLE, "", parts_of(config, 1), "numpy")
     return plan, {name: new_row() for name in plan.names.all}
 
 

@@ -17,6 +17,7 @@ from fast_core.errors import ConfigError, TransportError
 from fast_core.nodes.learn import collective
 from fast_core.nodes.learn.collective import CollectiveExchange, chosen_collective
 from fast_core.run.memory import RunMemory
+from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from tests.nodes.replicas import plan_for
 
@@ -28,7 +29,7 @@ def plan_with(folder: Path, device: str, asked: str, *, mode: str = "process") -
     optimizer = msgspec.structs.replace(plan.config.nodes.optimizer, device=device)
     nodes = msgspec.structs.replace(plan.config.nodes, optimizer=optimizer)
     config = msgspec.structs.replace(plan.config, nodes=nodes, mode=mode)
-    return RunPlan(config, plan.environment, plan.run_directory, 1, 1, "numpy")
+    return RunPlan(config, plan.environment, plan.run_directory, parts_of(config, 1), "numpy")
 
 
 @pytest.mark.parametrize(

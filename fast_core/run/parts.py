@@ -1,0 +1,192 @@
+"""The parts of a run. What a run has is decided in `parts_of`; all else is read from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from fast_core.config import PAGE, RunConfig
+from fast_core.memory import Structure
+from fast_core.run.names import Names, Role
+from fast_core.run.plan import Part, RunPlan
+from fast_core.run.structures import (
+    of_evaluation,
+    of_learning,
+    of_optimizers,
+    of_replay,
+    of_shards,
+    of_tiles,
+)
+
+ENV = "fast_core.nodes.collect.env:EnvNode"
+POLICY = "fast_core.nodes.act.policy:PolicyNode"
+REPLAY = "fast_core.nodes.replay.node:ReplayNode"
+OPTIMIZER = "fast_core.nodes.learn.optimizer:OptimizerNode"
+REPLAY_OPTIMIZER = "fast_core.nodes.learn.replay_optimizer:ReplayOptimizerNode"
+EVALUATOR = "fast_core.nodes.act.evaluator:EvaluatorNode"
+METRICS = "fast_core.nodes.metrics:MetricsNode"
+
+
+class Learn(Part):
+    """Optimizers learn; the first one publishes."""
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """The optimizers."""
+        node_class = REPLAY_OPTIMIZER if config.replays else OPTIMIZER
+        optimizer, deaths = config.nodes.optimizer, config.supervision.restarts.optimizer
+        for rank in range(optimizer.count):
+            threads = _number(optimizer.threads)
+            yield _ranked("optimizer", rank, node_class, threads=threads, deaths=deaths)
+
+    def structures(self, plan: RunPlan) -> Iterator[Structure]:
+        """What is published."""
+        return of_learning(plan)
+
+
+class Share(Part):
+    """Several optimizers share the work of learning."""
+
+    def structures(self, plan: RunPlan) -> Iterator[Structure]:
+        """What they tell each other."""
+        return of_optimizers(plan)
+
+
+class Evaluate(Part):
+    """Snapshots of the policy are played."""
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """The one that plays."""
+        yield _ranked("evaluator", 0, EVALUATOR, deaths=config.supervision.restarts.evaluator)
+
+    def structures(self, plan: RunPlan) -> Iterator[Structure]:
+        """The snapshot."""
+        return of_evaluation(plan)
+
+
+@dataclass(frozen=True)
+class Collect(Part):
+    """Env nodes step environments; policy nodes act for them where no policy is beside them.
+
+    Attributes:
+        env_nodes: How many the run begins with.
+        policy_nodes: Likewise.
+    """
+
+    env_nodes: int = 1
+    policy_nodes: int = 0
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """Those that it begins with, and those that may be added while it goes on.
+
+        Each shard has one executor, and one that acts for it.
+        """
+        most = config.rollout.shards if scales(config) else 0
+        for rank in range(max(self.env_nodes, most)):
+            spare, deaths = rank >= self.env_nodes, config.supervision.env_deaths
+            yield _ranked("env", rank, ENV, deaths=deaths, spare=spare)
+        threads, deaths = _number(config.nodes.policy.threads), config.supervision.restarts.policy
+        for rank in range(max(self.policy_nodes, most) if self.policy_nodes else 0):
+            spare = rank >= self.policy_nodes
+            yield _ranked("policy", rank, POLICY, threads=threads, deaths=deaths, spare=spare)
+
+    def structures(self, plan: RunPlan) -> Iterator[Structure]:
+        """Where experience goes, and what is asked for it."""
+        return of_shards(plan)
+
+
+class Replay(Part):
+    """A node draws batches from what was collected."""
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """The one that draws."""
+        yield _ranked("replay", 0, REPLAY, deaths=config.supervision.restarts.replay)
+
+    def structures(self, plan: RunPlan) -> Iterator[Structure]:
+        """What it exchanges with the optimizers."""
+        return of_replay(plan)
+
+
+class Write(Part):
+    """Metrics are written."""
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """The one that writes."""
+        yield _ranked("metrics", 0, METRICS)
+
+
+class Added(Part):
+    """The nodes of ``nodes.extra``; their structures are in the plan."""
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """One for each entry."""
+        for extra in config.nodes.extra:
+            yield Role(extra.node_name, extra.node, settings=extra.settings)
+
+
+class Watch(Part):
+    """Environments can be watched, on the page if it is served."""
+
+    def roles(self, config: RunConfig) -> Iterator[Role]:
+        """The page."""
+        if config.dashboard.enabled:
+            yield Role(PAGE.node_name, PAGE.node)
+
+    def structures(self, plan: RunPlan) -> Iterator[Structure]:
+        """What is shown."""
+        return of_tiles(plan)
+
+
+def parts_of(
+    config: RunConfig, env_nodes: int, policy_nodes: int | None = None
+) -> tuple[Part, ...]:
+    """What a run of ``config`` consists of, in the order of places in its memory.
+
+    Args:
+        config: Of the run, resolved or not.
+        env_nodes: How many it begins with.
+        policy_nodes: Likewise; None for what the configuration says.
+    """
+    if policy_nodes is None:
+        policy_nodes = config.nodes.policy.count if config.policy.placement == "node" else 0
+    evaluates = config.evaluation.every_env_steps is not None
+    return (
+        Learn(),
+        *([Evaluate()] if evaluates else ()),
+        Collect(env_nodes=env_nodes, policy_nodes=policy_nodes),
+        *([Replay()] if config.replays else ()),
+        *([Share()] if config.nodes.optimizer.count > 1 else ()),
+        Write(),
+        Added(),
+        Watch(),
+    )
+
+
+def roles_of(config: RunConfig, env_nodes: int, policy_nodes: int | None = None) -> dict[str, Role]:
+    """The nodes of a run of ``config`` by name, before there is a plan; see `parts_of`."""
+    parts = parts_of(config, env_nodes, policy_nodes)
+    return {role.name: role for part in parts for role in part.roles(config)}
+
+
+def names_of(config: RunConfig) -> Names:
+    """The names in a run of ``config`` but for its env nodes, whose number is not known yet."""
+    return Names.of(roles_of(config, 0).values())
+
+
+def scales(config: RunConfig) -> bool:
+    """Whether nodes may come or go while the run goes on.
+
+    Inline there is one process, and a schedule that is recorded is run again inline.
+    """
+    return config.mode == "process" and not config.diagnostics.schedule
+
+
+def _number(threads: int | Literal["auto"]) -> int:
+    return 0 if threads == "auto" else threads
+
+
+def _ranked(
+    kind: str, rank: int, node_class: str, *, threads: int = 0, deaths: int = 0, spare: bool = False
+) -> Role:
+    name = f"{kind}-{rank}"
+    return Role(name, node_class, kind, rank, threads=threads, deaths=deaths, spare=spare)
