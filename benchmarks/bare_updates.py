@@ -26,9 +26,10 @@ from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
 from fast_core.launcher.prepare import resolve
 from fast_core.nodes.learn.contract import make_learner
+from fast_core.run.columns import batch_fields
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import batch_fields, rows_per_batch
+from fast_core.run.structures import rows_per_batch
 from fast_core.system.threads import ENVIRONMENT, set_threads
 
 ROOT = Path(__file__).resolve().parent.parent

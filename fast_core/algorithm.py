@@ -10,15 +10,16 @@ An algorithm comes in three parts, because they live in different places:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import Column, EnvironmentSpec, FieldSpec
 
 Array = NDArray[np.generic]
 Backend = Literal["numpy", "torch"]
@@ -45,11 +46,13 @@ class ActionOutput(NamedTuple):
         behaviour_log_prob: ``[B]`` float32, log-probability of ``action`` under this policy.
         state: ``[B, S]`` float32, what a recurrent policy remembers after this row; None for
             policies without memory.
+        extra: By name, ``[B, ...]`` for each column that `Blueprint.columns` lets policies write.
     """
 
     action: Array
     behaviour_log_prob: Array
     state: Array | None = None
+    extra: Mapping[str, Array] = MappingProxyType({})
 
 
 class Policy(Protocol):
@@ -153,6 +156,8 @@ class ShardRollout:
             (``environment.nonfinite``), or reset in its place (a vectorised form): it stands as
             truncated with reward 0 and its own observation as the final one, and nothing should
             be learnt from it. None where that is not known.
+        extra: ``[T, B, ...]`` by name, the columns that `Blueprint.columns` declares; zeros where
+            a step is quarantined and the environment writes.
     """
 
     shard: int
@@ -169,6 +174,7 @@ class ShardRollout:
     frames: Array | None = None
     frame_age: NDArray[np.uint8] | None = None
     quarantined: Array | None = None
+    extra: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def stack(self) -> int:
@@ -519,6 +525,10 @@ class Blueprint:
         if action.kind == "box":
             return FieldSpec("action", action.shape, "float32")
         return FieldSpec("action", action.shape, "int64")
+
+    def columns(self, environment: EnvironmentSpec) -> tuple[Column, ...]:
+        """What is kept of every step beside the usual; the learner finds it in ``extra``."""
+        return ()
 
     def noise(self, environment: EnvironmentSpec) -> NoiseSpec:
         """Random numbers a policy needs for one row.

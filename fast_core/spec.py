@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
 import msgspec
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 Axes = Literal["T", "T+1", "rollout"]
 SpaceKind = Literal["box", "discrete", "multi_discrete", "composite"]
+Writer = Literal["environment", "policy", "learner"]
+Fold = Literal["first", "sum"]
 
 
 def as_dtype(text: str) -> np.dtype[np.generic]:
@@ -62,6 +64,27 @@ class FieldSpec(msgspec.Struct, frozen=True):
             return (envs, *self.shape)
         rows = steps + 1 if self.axes == "T+1" else steps
         return (self.history + rows, envs, *self.shape)
+
+
+class Column(FieldSpec, frozen=True, kw_only=True):
+    """A column of experience: what is kept of every step, and who writes it.
+
+    Attributes:
+        writer: ``"environment"``: the info of each step has it, by this name. ``"policy"``: it is
+            answered with each action, in `ActionOutput.extra`.
+        fold: What a window of several steps has of it: ``"first"``, that of its first step, or
+            ``"sum"``, the discounted sum, as of rewards.
+        logged: Whether the logs of a replay keep it, beside rollouts.
+    """
+
+    writer: Writer = "environment"
+    fold: Fold = "first"
+    logged: bool = True
+
+
+def written_by(writer: Writer, columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Those of ``columns`` that one of them writes."""
+    return tuple(column for column in columns if column.writer == writer)
 
 
 class SpaceSpec(msgspec.Struct, frozen=True):

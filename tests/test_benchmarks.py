@@ -33,9 +33,9 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
 from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
+from fast_core.run.columns import batch_fields
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import batch_fields
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.threads import threads_kept
 

@@ -5,12 +5,13 @@ Importing this package does not import Gymnasium; making something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.stepping.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
 from fast_core.envs.stepping.open_episodes import read_progress
 from fast_core.seeding import Role
+from fast_core.spec import Column
 
 __all__ = [
     "EnvBatch",
@@ -35,6 +36,7 @@ def make_batch(
     keep_actions: bool = True,
     number: int = 0,
     draws: Collection[int] = (),
+    columns: Sequence[Column] = (),
 ) -> EnvBatch:
     """Make ``envs`` environments of ``shard`` with the adapter of ``environment.backend``.
 
@@ -66,4 +68,5 @@ def make_batch(
         keep_actions=keep_actions,
         number=number,
         draws=draws,
+        columns=columns,
     )

@@ -14,6 +14,7 @@ from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.changes import changeable
+from fast_core.run.columns import check_columns
 from fast_core.run.names import EVALUATOR, METRICS, REPLAY, Role
 from fast_core.run.parts import parts_of, scales
 from fast_core.run.plan import RunPlan
@@ -146,6 +147,7 @@ def make_plan(
         made_s=made_s,
     )
     plan.blueprint.check(environment, plan.learner_setup)
+    check_columns(plan)
     if plan.replays:
         check_replay(plan)
     else:

@@ -22,7 +22,7 @@ from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.memory.mailbox import Mailbox
 from fast_core.memory.priorities import PriorityTree, beta_at
 from fast_core.memory.pulse import PULSE_PERIOD_S, Pulse
-from fast_core.memory.replay import ReplayArrays, ReplayReader
+from fast_core.memory.replay import ReplayArrays, ReplayReader, batch_columns
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, reserve_of
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
@@ -63,6 +63,7 @@ __all__ = [
     "Structure",
     "Trace",
     "WeightBoard",
+    "batch_columns",
     "beta_at",
     "memory_available",
     "replay_fields",

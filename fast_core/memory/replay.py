@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, cast
@@ -15,7 +14,7 @@ from fast_core.memory import _native
 from fast_core.memory.header import Array, align, array_at
 from fast_core.memory.priorities import PriorityTree, key_of
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, check_rows
-from fast_core.spec import as_dtype
+from fast_core.spec import FieldSpec, as_dtype
 
 
 @dataclass(frozen=True)
@@ -50,17 +49,18 @@ class ReplayArrays:
     @staticmethod
     def nbytes(fields: ReplayFields, rows: int, frames: int = 1) -> int:
         """Bytes of a region that holds them."""
-        return sum(align(nbytes) for nbytes, _, _ in _batch_columns(fields, rows, frames))
+        return sum(align(rows * each.row_nbytes) for each in batch_columns(fields, frames))
 
     @classmethod
     def at(cls, memory: memoryview, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
         """Arrays over ``memory``, a batch slot for instance; its values are left as they are."""
-        arrays: list[Array] = []
+        arrays: dict[str, Array] = {}
         begin = 0
-        for nbytes, dtype, shape in _batch_columns(fields, rows, frames):
-            arrays.append(array_at(memory, begin, dtype, shape))
-            begin += align(nbytes)
-        return cls(*arrays)
+        for each in batch_columns(fields, frames):
+            shape = rows, *each.shape
+            arrays[each.name] = array_at(memory, begin, as_dtype(each.dtype), shape)
+            begin += align(rows * each.row_nbytes)
+        return cls.of(arrays)
 
     @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Self:
@@ -263,26 +263,19 @@ class ReplayReader:
         return positions
 
 
-def _batch_columns(
-    fields: ReplayFields, rows: int, frames: int
-) -> list[tuple[int, np.dtype[np.generic], tuple[int, ...]]]:
-    """Bytes, dtype and shape of each array of a batch."""
-    obs, action, _ = fields
-    stack = (frames,) if frames > 1 else ()
-    shapes = [
-        (obs.dtype, (*stack, *obs.shape)),
-        (obs.dtype, (*stack, *obs.shape)),
-        (action.dtype, action.shape),
-        ("float32", ()),
-        ("float32", ()),
-        ("float32", ()),
-        ("int32", ()),
-        ("int64", ()),
+def batch_columns(fields: ReplayFields, frames: int) -> ReplayFields:
+    """The columns of a batch that is drawn from logs of ``fields``, as `ReplayArrays` has them."""
+    (obs, *kept), stack = fields, (frames,) if frames > 1 else ()
+    made = [
+        *((name, obs.dtype, (*stack, *obs.shape)) for name in ("obs", "next_obs")),
+        *((field.name, field.dtype, field.shape) for field in kept[:2]),
+        ("discount", "float32", ()),
+        ("weight", "float32", ()),
+        ("log", "int32", ()),
+        ("row", "int64", ()),
+        *((field.name, field.dtype, field.shape) for field in kept[2:]),
     ]
-    return [
-        (rows * math.prod(shape) * as_dtype(dtype).itemsize, as_dtype(dtype), (rows, *shape))
-        for dtype, shape in shapes
-    ]
+    return tuple(FieldSpec(name, shape, dtype, "rollout") for name, dtype, shape in made)
 
 
 def ranked(

@@ -28,6 +28,7 @@ class RolloutReader:
         """Attach to the slots of every shard."""
         self._stores = [memory.rollouts(shard) for shard in range(plan.config.rollout.shards)]
         self._history = plan.environment.frames - 1
+        self._declared = [column.name for column in plan.blueprint.columns(plan.environment)]
 
     def view(self, ref: RolloutRef) -> ShardRollout:
         """The rollout ``ref``; its arrays are views of shared memory and may be written to.
@@ -58,4 +59,5 @@ class RolloutReader:
             frames=slot["obs"] if "frame_age" in slot else None,
             quarantined=slot["quarantined"],
             frame_age=cast("NDArray[np.uint8] | None", slot.get("frame_age")),
+            extra={name: slot[name] for name in self._declared},
         )

@@ -6,13 +6,13 @@ is broadcast, and an action of another dtype steps the environment a little diff
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array, Blueprint, Policy, PolicySetup
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec, SpaceSpec, as_dtype
+from fast_core.spec import Column, EnvironmentSpec, FieldSpec, SpaceSpec, as_dtype, written_by
 
 
 def make_policy(
@@ -30,6 +30,7 @@ def make_policy(
         blueprint.action_field(environment),
         environment.action,
         blueprint.state_size(environment),
+        written_by("policy", blueprint.columns(environment)),
     )
 
 
@@ -41,13 +42,22 @@ class CheckedPolicy:
     """
 
     def __init__(
-        self, policy: Policy, stored: FieldSpec, taken: SpaceSpec, state_size: int
+        self,
+        policy: Policy,
+        stored: FieldSpec,
+        taken: SpaceSpec,
+        state_size: int,
+        columns: Sequence[Column] = (),
     ) -> None:
-        """``stored`` is a row of the action column, ``taken`` what the environment takes."""
+        """``stored`` is a row of the action column, ``taken`` what the environment takes.
+
+        ``columns`` are those that the policy writes besides.
+        """
         self.policy = policy
         self._stored = stored.shape, as_dtype(stored.dtype)
         self._taken = taken.shape, taken.row_dtype
         self._state_size = state_size
+        self._columns = {each.name: (each.shape, as_dtype(each.dtype)) for each in columns}
         # A right answer of the usual size is recognised by these in a third of the time.
         self._rows = -1
         self._action_shape: tuple[int, ...] = ()
@@ -77,6 +87,8 @@ class CheckedPolicy:
             and type(output[1]) is np.ndarray
             and output[1].shape == (rows,)
             and not self._state_size
+            and not output[3]
+            and not self._columns
         ):
             return output
         return self._checked(output, rows)
@@ -87,7 +99,7 @@ class CheckedPolicy:
                 "act of the policy must return a fast_core.algorithm.ActionOutput; got "
                 f"{form(output)}"
             )
-        action, log_prob, remembered = output
+        action, log_prob, remembered, extra = output
         action = _fitting(action, rows, *self._stored, "act of the policy must return `action`")
         if np.shape(log_prob) != (rows,):
             raise ConfigError(
@@ -100,7 +112,23 @@ class CheckedPolicy:
                 f"act of the policy must return `state` of shape {expected}, as "
                 f"state_size of the algorithm says; got {form(remembered)}"
             )
+        if extra or self._columns:
+            return output._replace(action=action, extra=self._fitting_columns(extra, rows))
         return output if action is output.action else output._replace(action=action)
+
+    def _fitting_columns(self, extra: object, rows: int) -> dict[str, Array]:
+        """The declared columns out of ``extra``, if there are no others."""
+        if not isinstance(extra, Mapping) or extra.keys() != self._columns.keys():
+            raise ConfigError(
+                "act of the policy must return `extra` with the columns that policies write, as "
+                f"columns() of the algorithm says: {', '.join(self._columns) or 'none'}; got "
+                f"{', '.join(map(str, extra)) if isinstance(extra, Mapping) else form(extra)}"
+            )
+        what = "act of the policy must return `extra[{!r}]`"
+        return {
+            name: _fitting(extra[name], rows, *column, what.format(name))
+            for name, column in self._columns.items()
+        }
 
     def environment_action(self, action: Array) -> Array:
         """See `Policy.environment_action`.

@@ -28,8 +28,15 @@ from fast_core.memory import (
     Structure,
     Trace,
     WeightBoard,
-    replay_fields,
     reserve_of,
+)
+from fast_core.run.columns import (
+    Fields,
+    batch_fields,
+    replay_columns,
+    reply_fields,
+    request_fields,
+    rollout_fields,
 )
 from fast_core.run.mail import (
     Applied,
@@ -50,8 +57,6 @@ from fast_core.screens.frame import FrameLayout
 from fast_core.screens.tiles import tiles
 from fast_core.screens.watching import WATCHING, watching_words
 from fast_core.spec import FieldSpec
-
-Fields = tuple[FieldSpec, ...]
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 INSIGHTS = "insights"  # family of the boards that viewers yield and the first optimizer writes
@@ -273,7 +278,7 @@ def rows_in_reserve(plan: RunPlan) -> int:
     return reserve_of(rows_per_log(plan), rows_per_burst(plan))
 
 
-# --- columns -------------------------------------------------------------------------------------
+# --- rows of mailboxes ---------------------------------------------------------------------------
 
 # What an optimizer answers to a batch: the absolute errors of its rows.
 RESULT_FIELDS = (FieldSpec("priority", (), "float32", "rollout"),)
@@ -303,48 +308,6 @@ def moment_fields(plan: RunPlan) -> Fields:
     )
 
 
-def rollout_fields(plan: RunPlan) -> Fields:
-    """The columns of a rollout; `fast_core.algorithm.ShardRollout` says what they hold."""
-    row, frames = plan.environment.row, plan.environment.frames
-    age = (FieldSpec("frame_age", (), "uint8", axes="T+1"),) if frames > 1 else ()
-    return (
-        FieldSpec("obs", row.shape, row.dtype, axes="T+1", history=frames - 1),
-        plan.blueprint.action_field(plan.environment),
-        FieldSpec("behaviour_log_prob", (), "float32"),
-        FieldSpec("reward", (), "float32"),
-        FieldSpec("terminated", (), "bool"),
-        FieldSpec("truncated", (), "bool"),
-        FieldSpec("quarantined", (), "bool"),
-        FieldSpec("final_obs", row.shape, row.dtype),
-        FieldSpec("policy_version", (), "int64"),
-        *age,
-        *_remembered(plan),
-    )
-
-
-def replay_columns(plan: RunPlan) -> Fields:
-    """The columns of a replay log."""
-    return replay_fields(plan.environment.row, plan.blueprint.action_field(plan.environment))
-
-
-def batch_fields(plan: RunPlan) -> Fields:
-    """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them.
-
-    ``row`` and ``log`` name each window's first row.
-    """
-    seen, action = plan.environment.observation, plan.blueprint.action_field(plan.environment)
-    return (
-        FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
-        FieldSpec("next_obs", seen.shape, seen.dtype, "rollout"),
-        FieldSpec("action", action.shape, action.dtype, "rollout"),
-        FieldSpec("reward", (), "float32", "rollout"),
-        FieldSpec("discount", (), "float32", "rollout"),
-        FieldSpec("weight", (), "float32", "rollout"),
-        FieldSpec("log", (), "int32", "rollout"),
-        FieldSpec("row", (), "int64", "rollout"),
-    )
-
-
 def gradient_fields(plan: RunPlan) -> Fields:
     """What one of several optimizers tells the others.
 
@@ -354,33 +317,3 @@ def gradient_fields(plan: RunPlan) -> Fields:
     size = plan.blueprint.exchanged(plan.environment)
     gradient = FieldSpec("gradient", (size,), "float32", "rollout")
     return (gradient, FieldSpec("digest", (32,), "uint8", "rollout"))
-
-
-def request_fields(plan: RunPlan) -> Fields:
-    """The columns of what a group of environments asks a policy node with."""
-    seen, noise = plan.environment.observation, plan.blueprint.noise(plan.environment)
-    return (
-        FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
-        FieldSpec("noise", noise.shape, "float32", "rollout"),
-        *_remembered(plan),
-    )
-
-
-def reply_fields(plan: RunPlan) -> Fields:
-    """The columns of what a policy node answers.
-
-    ``environment_action`` is what the environments take, so that env nodes need no policy.
-    """
-    stored, taken = plan.blueprint.action_field(plan.environment), plan.environment.action
-    return (
-        FieldSpec("action", stored.shape, stored.dtype, "rollout"),
-        FieldSpec("behaviour_log_prob", (), "float32", "rollout"),
-        FieldSpec("environment_action", taken.shape, taken.dtype, "rollout"),
-        *_remembered(plan),
-    )
-
-
-def _remembered(plan: RunPlan) -> Fields:
-    """What a recurrent policy remembers; no column for any other."""
-    size = plan.blueprint.state_size(plan.environment)
-    return (FieldSpec("state", (size,), "float32", "rollout"),) if size else ()

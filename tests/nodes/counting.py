@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.algorithm import ActionOutput, Array, PolicySetup
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
+from fast_core.spec import Column, EnvironmentSpec, FieldSpec
+
+
+class Costly(CartPoleEnv):
+    """Its info says where the cart is."""
+
+    def step(self, action: Any) -> Any:
+        """As usual."""
+        *others, info = super().step(action)
+        return *others, {**info, "position": float(self.state[0])}
+
+
+COSTLY = "tests.nodes.counting:Costly-v0"
+gymnasium.register("Costly-v0", Costly, max_episode_steps=500)
 
 
 class CountingPolicy:
@@ -20,9 +36,11 @@ class CountingPolicy:
     Attributes:
         batches: Rows of every forward pass.
         seen: A copy of the observations of every forward pass.
+        glances: Whether it writes the last two observed numbers into a column.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, glances: bool = False) -> None:
+        self.glances = glances
         self.batches: list[int] = []
         self.seen: list[Array] = []
         self._weight = np.zeros(1, np.float32)
@@ -38,11 +56,15 @@ class CountingPolicy:
         self.batches.append(len(obs))
         self.seen.append(obs.copy())
         action = (noise.reshape(len(obs), -1)[:, 0] > 0.5).astype(np.int64)
+        extra: dict[str, Array] = {}
+        if self.glances:
+            extra["glance"] = obs.reshape(len(obs), -1)[:, -2:]
         if state is None:
-            return ActionOutput(action, np.full(len(obs), self._weight[0], np.float32))
+            log_prob = np.full(len(obs), self._weight[0], np.float32)
+            return ActionOutput(action, log_prob, extra=extra)
         first = obs.reshape(len(obs), -1)[:, 0]
         after = np.stack([state[:, 0] + 1, state[:, 1] + first], axis=1).astype(np.float32)
-        return ActionOutput(action, state[:, 0] + self._weight[0], after)
+        return ActionOutput(action, state[:, 0] + self._weight[0], after, extra)
 
     def environment_action(self, action: Array) -> Array:
         """As it is."""
@@ -54,10 +76,17 @@ class CountingConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
     Attributes:
         remembers: Whether it has a state of two numbers.
+        declares: Whether it has a column that the environment writes, and one of its policy's.
     """
 
     name: str = "tests.nodes.counting:CountingConfig"
     remembers: bool = False
+    declares: bool = False
+
+    def columns(self, environment: EnvironmentSpec) -> tuple[Column, ...]:
+        """One of each writer, or none."""
+        glance = Column("glance", (2,), "float32", writer="policy")
+        return (Column("position", (), "float32"), glance) if self.declares else ()
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """One weight."""
@@ -73,4 +102,4 @@ class CountingConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> CountingPolicy:
         """A new one."""
-        return CountingPolicy()
+        return CountingPolicy(self.declares)

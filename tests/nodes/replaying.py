@@ -22,8 +22,8 @@ Windows = dict[tuple[int, int], Window]
 class StartingPolicy(CountingPolicy):
     """Its first action is the first of the environment's."""
 
-    def __init__(self, start: int) -> None:
-        super().__init__()
+    def __init__(self, start: int, glances: bool = False) -> None:
+        super().__init__(glances)
         self.start = start
 
     def environment_action(self, action: Array) -> Array:
@@ -40,7 +40,7 @@ class ReplayingConfig(CountingConfig, frozen=True, kw_only=True):
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> CountingPolicy:
         """A new one."""
-        return StartingPolicy(environment.action.start)
+        return StartingPolicy(environment.action.start, self.declares)
 
     def replay(self) -> ReplaySpec:
         """Four windows."""

@@ -149,7 +149,7 @@ class GymnasiumVectorSource:
                 raise ValueError("an episode ended in the step in which it resets (NextStep)")
             frames = self._frames(obs)
             return VectorStep(frames, reward, terminated, truncated, info=info, began=began)
-        final, last = None, info
+        final, last = None, None
         if not self.partial and (terminated.any() or truncated.any()):
             if "final_obs" not in info:
                 raise ValueError(
@@ -157,7 +157,10 @@ class GymnasiumVectorSource:
                     "'final_obs' where an episode ended"
                 )
             final, last = self._frames(info["final_obs"]), info.get("final_info", {})
-        return VectorStep(self._frames(obs), reward, terminated, truncated, final=final, info=last)
+        frames = self._frames(obs)
+        return VectorStep(
+            frames, reward, terminated, truncated, final=final, info=info, final_info=last
+        )
 
     def begin(self, places: NDArray[np.int64], seeds: Seeds, *, forced: bool) -> object:
         """See `VectorSource.begin`."""

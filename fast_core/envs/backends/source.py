@@ -28,7 +28,9 @@ class VectorStep(NamedTuple):
             same game. None where no game does.
         final: Observations in batched form that are valid where an episode ended: the true
             successors. None where the caller must begin the next episodes.
-        info: Info in batched form, see `info_at`; where an episode ended, of its last step.
+        info: Info in batched form, see `info_at`.
+        final_info: Likewise of the last step where an episode ended, if ``info`` is of what came
+            after it there.
         began: ``[B]``, where the library began an episode in place of a step (`resets_late`): only
             ``obs``, the first of that episode, counts. None where it never does.
     """
@@ -40,6 +42,7 @@ class VectorStep(NamedTuple):
     goes_on: NDArray[np.bool_] | None = None
     final: object = None
     info: Mapping[str, object] = {}
+    final_info: Mapping[str, object] | None = None
     began: NDArray[np.bool_] | None = None
 
 

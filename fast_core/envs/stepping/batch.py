@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -89,6 +89,15 @@ class EnvBatch(Protocol):
     @property
     def quarantined(self) -> Sequence[int]:
         """Places of the environments whose last step is to be left out; hardly ever any."""
+        ...
+
+    @property
+    def extra(self) -> Mapping[str, Array]:
+        """What the declared columns have of the last step, ``[B, ...]`` by name.
+
+        Each environment's info must have them; one that is not finite counts as an observation
+        that is not. Zeros where the step is quarantined.
+        """
         ...
 
     @property

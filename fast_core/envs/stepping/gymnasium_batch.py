@@ -7,7 +7,7 @@ must be done between two environments; the rest is done once for the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -36,12 +36,14 @@ from fast_core.envs.stepping.batch_state import (
     decode_state,
     encode_open,
 )
+from fast_core.envs.stepping.info_columns import InfoColumns
 from fast_core.envs.stepping.no_reward import NoReward, no_reward
 from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.envs.stepping.repeating import not_repeated, repeat_episode
 from fast_core.envs.stepping.repetition import Repetition
 from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.spec import Column
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
@@ -56,6 +58,7 @@ class GymnasiumBatch:
     Attributes:
         spec: Spaces and time limit of the environments.
         quarantined: See `EnvBatch`.
+        extra: Likewise.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class GymnasiumBatch:
         keep_actions: bool = True,
         number: int = 0,
         draws: Collection[int] = (),
+        columns: Sequence[Column] = (),
     ) -> None:
         """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
 
@@ -88,6 +92,7 @@ class GymnasiumBatch:
                 a restored batch begins the next episodes.
             number: That of the first environment, see `fast_core.envs.place.Place`.
             draws: Which of the shard are made to draw themselves.
+            columns: What the info of each step must have, for `EnvBatch.extra`.
         """
         indices = range(first_env, first_env + envs)
         self._instances = make_instances(
@@ -121,6 +126,8 @@ class GymnasiumBatch:
         self._given: list[object] = [0.0] * envs
         self._info = EpisodeInfo(config.info)
         self._infos: list[object] = [None] * envs  # of the last step
+        self._columns = InfoColumns(columns, envs)
+        self.extra = self._columns.arrays
         self._no_reward = no_reward(config, envs)
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
@@ -156,7 +163,10 @@ class GymnasiumBatch:
             self._apply_limit(ended)
         if self.quarantined:
             self.quarantined = []
-        if not (self._obs.finite() and rewards_fit(self._reward)):
+        finite = self._obs.finite() and rewards_fit(self._reward)
+        if self.extra:
+            finite = self._read_columns(action) and finite
+        if not finite:
             self._quarantine(ended, action)
         if self._no_reward is not None:
             self._cut_unrewarded(self._no_reward, ended)
@@ -214,6 +224,15 @@ class GymnasiumBatch:
             raise self._failure(*outside, action)
         return ended
 
+    def _read_columns(self, action: Array) -> bool:
+        """Take the declared columns from the infos; whether all they hold is finite."""
+        for place, info in enumerate(self._infos):
+            try:
+                self._columns.read(info, place)
+            except ValueError as error:
+                raise self._failure(place, str(error), action) from error
+        return self._columns.finite()
+
     def _assign(self, place: int, obs: object, action: Array) -> None:
         """What the quickest way could not: floats of another width, or an error that says why."""
         try:
@@ -248,10 +267,12 @@ class GymnasiumBatch:
     def _quarantine(self, ended: Ends, action: Array) -> None:
         """Cut episodes with a value that is not finite at their last good observation."""
         finite = fitting_rewards(self._reward) & self._obs.finite_rows()
+        finite &= self._columns.finite_rows()
         for place in np.flatnonzero(~finite).tolist():
             self._count_nonfinite(place, action)
             self._obs.array[place] = self._old_obs.array[place]
             self._reward[place], self._returns[place] = 0.0, math.nan
+            self._columns.clear(place)
             ended[place] = False, True
             self.quarantined.append(place)
 

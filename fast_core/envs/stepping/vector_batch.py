@@ -39,6 +39,7 @@ from fast_core.envs.stepping.batch_state import (
     decode_state,
     encode_open,
 )
+from fast_core.envs.stepping.info_columns import InfoColumns
 from fast_core.envs.stepping.no_reward import NoReward, no_reward
 from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.envs.stepping.repeating import not_repeated
@@ -52,6 +53,7 @@ from fast_core.seeding import (
     draw_seed,
     seed_global_generators,
 )
+from fast_core.spec import Column
 
 _NEVER = 1 << 62
 _RESET_TRIES = 8
@@ -71,6 +73,7 @@ class VectorBatch:
     Attributes:
         spec: Spaces and time limit of the environments.
         quarantined: See `EnvBatch`.
+        extra: Likewise.
         goes_on: `VectorStep.goes_on` of the last step.
         unrewarded: Places that the last step cut for ``environment.no_reward_timeout_steps``.
     """
@@ -90,6 +93,7 @@ class VectorBatch:
         max_episode_steps: int | None = None,
         number: int = 0,
         draws: Collection[int] = (),
+        columns: Sequence[Column] = (),
     ) -> None:
         """See `GymnasiumBatch`; ``max_episode_steps`` is of those without a time limit.
 
@@ -104,9 +108,8 @@ class VectorBatch:
         key = role, shard, first_env, incarnation
         seed_global_generators(seed, *key)
         place_seed = draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2)
-        place = Place(
-            number, shard, first_env, place_seed
-        )  # the first one's: they are made at once
+        # the first one's: they are made at once
+        place = Place(number, shard, first_env, place_seed)
         place.tell()
         with self._blamed("while they were made"), children_seeded(seed, *key):
             self._source = _SOURCES[config.backend](
@@ -132,14 +135,15 @@ class VectorBatch:
         self.unrewarded: list[int] = []
         self._began: NDArray[np.int64] = np.empty(0, np.int64)  # late, in the last step
         self._writer = BatchWriter(spec.tree, self.spec.action_mask)
-        self._obs = Observations(envs, self.spec)
-        self._old_obs = Observations(envs, self.spec)
+        self._obs, self._old_obs = (Observations(envs, self.spec) for _ in range(2))
         self._reward = np.zeros(envs)
         self._returns = np.zeros(envs)
         self._attributes: Values = config.attributes
         self._began_with = [config.attributes] * envs
         self._info = EpisodeInfo(config.info)
         self._infos: Mapping[str, object] = {}  # of the last step
+        self._columns = InfoColumns(columns, envs)
+        self.extra = self._columns.arrays
 
     def _refuse_cutting(self, config: EnvironmentConfig) -> None:
         if self._no_reward is None or self._source.partial:
@@ -194,7 +198,8 @@ class VectorBatch:
             self._apply_limit(terminated, truncated, forced)
         if self.quarantined:
             self.quarantined = []
-        if not (self._obs.finite() and rewards_fit(self._reward)):
+        finite = self._obs.finite() and rewards_fit(self._reward)
+        if not (finite and self._columns.finite()):
             self._quarantine(terminated, truncated, forced, action)
         if self._no_reward is not None:
             self._cut_unrewarded(self._no_reward, terminated, truncated, forced)
@@ -221,6 +226,7 @@ class VectorBatch:
             result = self._source.step(action.copy())
             self._writer.write(result.obs, self._obs.array)
             self._store(result, terminated, truncated, action)
+            self._read_columns(result, terminated | truncated)
             first = None
             if result.final is not None:
                 first = self._obs.array.copy()
@@ -236,7 +242,7 @@ class VectorBatch:
         for name, values in zip(result._fields[1:4], result[1:4], strict=True):
             if np.shape(values) != shape:
                 raise ValueError(f"{name} must have shape {shape}; got {np.shape(values)}")
-        self._infos = result.info
+        self._infos = result.info if result.final_info is None else result.final_info
         wrong = store_rewards(result.reward, self._reward)
         if wrong is not None:
             cause = f"the reward must be one number; got {result.reward[wrong]!r}"
@@ -252,6 +258,18 @@ class VectorBatch:
         self.goes_on = result.goes_on
         if result.began is not None:
             self._began = np.flatnonzero(result.began)
+
+    def _read_columns(self, result: VectorStep, ended: Flags) -> None:
+        if not self.extra:
+            return
+        stepped = np.ones(self._envs, np.bool_)
+        for place in self._began.tolist():
+            stepped[place] = False
+            self._columns.clear(place)
+        if result.final_info is not None:
+            self._columns.read_rows(result.final_info, np.flatnonzero(ended))
+            stepped &= ~ended
+        self._columns.read_rows(result.info, np.flatnonzero(stepped))
 
     def _begin_late(self, count: int) -> None:
         """Let the episodes that the library began in place of a step begin after it."""
@@ -289,10 +307,12 @@ class VectorBatch:
     ) -> None:
         """Cut episodes with a value that is not finite at their last good observation."""
         finite = fitting_rewards(self._reward) & self._obs.finite_rows()
+        finite &= self._columns.finite_rows()
         for place in np.flatnonzero(~finite).tolist():
             self._count_nonfinite(place, action)
             self._obs.array[place] = self._old_obs.array[place]
             self._reward[place], self._returns[place] = 0.0, math.nan
+            self._columns.clear(place)
             forced[place] |= not (terminated[place] or truncated[place])
             terminated[place], truncated[place] = False, True
             self.quarantined.append(place)

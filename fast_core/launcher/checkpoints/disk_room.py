@@ -14,8 +14,9 @@ from pathlib import Path
 from fast_core.errors import ConfigError
 from fast_core.memory import ReplayLog
 from fast_core.run.checkpoint_files import complete_names
+from fast_core.run.columns import replay_columns
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import replay_columns, rows_per_log
+from fast_core.run.structures import rows_per_log
 
 TREE_BYTES = 12  # of a row: its priority and what it belongs to (`replay_files.TREE`)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from fast_core.memory import MemoryAvailable, RolloutStore
+from fast_core.run.columns import rollout_fields
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import rollout_fields
 
 SHARE = 8  # of what is free, one part for rollouts that nobody has asked for
 

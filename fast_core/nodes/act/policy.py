@@ -62,6 +62,8 @@ class Inquirer:
         reply["environment_action"][...] = taken[rows]
         if output.state is not None:
             reply["state"][...] = output.state[rows]
+        for name, values in output.extra.items():
+            reply[name][...] = values[rows]
         self._answered = self._number
         reply.publish(self._number, Reply(self._asked.incarnation, version))
         return self._asked.asker

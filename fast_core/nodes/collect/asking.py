@@ -137,7 +137,7 @@ class GroupRollout:
         if batch.quarantined:
             rows.quarantined[t, batch.quarantined] = True
         if self._group.remembers:
-            self._group.remember(rows, t, reply.get("state"))
+            self._group.remember(rows, t, reply.get("state"), reply)
         self._step += 1
         if self.done:
             self._group.close_rollout(rows)

@@ -20,6 +20,7 @@ from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.show.camera import Step, Studio
 from fast_core.run.changes import attributes
 from fast_core.run.plan import RunPlan
+from fast_core.spec import written_by
 
 
 class GroupState(msgspec.Struct, frozen=True):
@@ -75,6 +76,7 @@ class EnvGroup:
         count = len(self.envs)
         self._begun = progress[ProgressWord.BEGUN :][:count]
         self.goes_on = [False] * count
+        columns = plan.blueprint.columns(environment)
         config = replace(plan.config.environment, attributes=attributes(plan.config, plan.changed))
         self.batch: EnvBatch = make_batch(
             config,
@@ -87,6 +89,7 @@ class EnvGroup:
             keep_actions=plan.keeps_actions,
             number=shard * plan.config.rollout.envs_per_shard + self.envs.start,
             draws=studio.draws(shard) if studio else (),
+            columns=written_by("environment", columns),
         )
         self.camera = studio.camera(shard, self.envs, self.batch, config) if studio else None
         row, frames = environment.row, environment.frames
@@ -97,18 +100,20 @@ class EnvGroup:
             np.zeros((count, size), np.float32) if size else None
         )
         self._frames = frames
+        self._declared = [column.name for column in columns]
+        self._answered = [column.name for column in written_by("policy", columns)]
 
     @property
     def remembers(self) -> bool:
         """Whether something must be done between two steps beside stepping."""
-        return self.stack is not None or self.memory is not None
+        return self.stack is not None or self.memory is not None or bool(self._declared)
 
     # --- one rollout ---------------------------------------------------------------------------
 
     def open(self, slot: Mapping[str, Array]) -> RolloutRows:
         """Begin a rollout in ``slot``: write row 0 and what lies before it."""
         envs = slice(self.envs.start, self.envs.stop)
-        rows = RolloutRows.of(slot, envs, self._frames)
+        rows = RolloutRows.of(slot, envs, self._frames, self._declared)
         rows.obs[0] = self.obs
         rows.quarantined.fill(False)
         if self.stack is not None:
@@ -139,8 +144,17 @@ class EnvGroup:
         """What the policy sees at ``step``: ``[b, ...]``."""
         return rows.obs[step] if self.stack is None else self.stack.array
 
-    def remember(self, rows: RolloutRows, step: int, memory: Array | None) -> None:
-        """Take in what ``step`` led to; ``memory`` ``[b, S]`` is what the policy returned."""
+    def remember(
+        self, rows: RolloutRows, step: int, memory: Array | None, extra: Mapping[str, Array]
+    ) -> None:
+        """Take in what ``step`` led to.
+
+        The policy returned ``memory`` ``[b, S]``, and what it writes besides, by name in ``extra``.
+        """
+        for name in self._answered:
+            rows.extra[name][step] = extra[name]
+        for name, values in self.batch.extra.items():
+            rows.extra[name][step] = values
         ended = rows.terminated[step] | rows.truncated[step]
         if self.stack is not None:
             assert rows.frame_age is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -29,6 +29,7 @@ class RolloutRows:
         policy_version: ``[T, b]``.
         frame_age: ``[T + 1, b]``, None where no frames are stacked.
         state: ``[b, S]``, None for policies without memory.
+        extra: ``[T, b, ...]`` by name, what the algorithm declares besides.
     """
 
     before: Array
@@ -43,10 +44,13 @@ class RolloutRows:
     policy_version: Array
     frame_age: Array | None
     state: Array | None
+    extra: Mapping[str, Array]
 
     @classmethod
-    def of(cls, slot: Mapping[str, Array], envs: slice, frames: int) -> Self:
-        """Cut the columns of ``slot`` to ``envs``."""
+    def of(
+        cls, slot: Mapping[str, Array], envs: slice, frames: int, declared: Iterable[str] = ()
+    ) -> Self:
+        """Cut the columns of ``slot``, ``declared`` ones among them, to ``envs``."""
         obs, age, state = slot["obs"], slot.get("frame_age"), slot.get("state")
         return cls(
             before=obs[: frames - 1, envs],
@@ -61,4 +65,5 @@ class RolloutRows:
             policy_version=slot["policy_version"][:, envs],
             frame_age=None if age is None else age[:, envs],
             state=None if state is None else state[envs],
+            extra={name: slot[name][:, envs] for name in declared},
         )

@@ -10,9 +10,9 @@ import numpy as np
 
 from fast_core.events import RolloutOrder
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
+from fast_core.run.columns import rollout_fields
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import rollout_fields
 
 
 class RolloutSink(Protocol):

@@ -25,6 +25,7 @@ from fast_core.nodes.show.camera import Studio
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.seeding import Role, load_stream, save_stream, stream
+from fast_core.spec import written_by
 from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import read_large
@@ -79,6 +80,7 @@ def try_environment(plan: RunPlan, rank: int, before: Callable[[str], None]) -> 
         envs=1,
         role=Role.PROBE,
         number=plan.config.numbers.trial + rank,
+        columns=written_by("environment", plan.blueprint.columns(plan.environment)),
     )
     try:
         before("resetting the environment that is tried out")
@@ -278,7 +280,7 @@ class Shard:
         noise: Array,
         stopping: Callable[[], bool],
     ) -> bool:
-        """The loop of policies that see stacked frames or remember."""
+        """The loop of policies that see stacked frames, remember, or write more."""
         words, steps = self._words, group.stepping(rows, self.incarnation)
         for t, (drawn, step) in enumerate(zip(noise, steps, strict=True)):
             if stopping():
@@ -300,7 +302,7 @@ class Shard:
             )
             if group.batch.quarantined:
                 rows.quarantined[t, group.batch.quarantined] = True
-            group.remember(rows, t, output.state)
+            group.remember(rows, t, output.state, output.extra)
         return True
 
     # --- the beginning and the end of any rollout ----------------------------------------------

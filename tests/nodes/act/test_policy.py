@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import (
+    EnvironmentConfig,
     EnvNodesConfig,
     NodesConfig,
     PolicyConfig,
@@ -38,7 +39,7 @@ from fast_core.nodes.node import NodeState
 from fast_core.policy.checked import CheckedPolicy
 from fast_core.run.mail import Reply
 from fast_core.spec import EnvironmentSpec
-from tests.nodes.counting import CountingConfig, CountingPolicy
+from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
 
 SHARDS, ENVS, STEPS = 2, 5, 12
@@ -53,11 +54,13 @@ def config(
     max_batch: int | None = None,
     policies: int = 1,
     remembers: bool = False,
+    declares: bool = False,
     placement: str = "node",
 ) -> RunConfig:
     return make_config(
+        environment=EnvironmentConfig(id=COSTLY if declares else "CartPole-v1"),
         rollout=RolloutConfig(shards=SHARDS, envs_per_shard=ENVS, steps=STEPS),
-        algorithm=CountingConfig(remembers=remembers),
+        algorithm=CountingConfig(remembers=remembers, declares=declares),
         policy=PolicyConfig(placement=placement, groups=groups),  # type: ignore[arg-type]
         scheduler=SchedulerConfig(off_policy_degree=degree),
         nodes=NodesConfig(
@@ -179,11 +182,12 @@ def make(tmp_path: Path) -> Iterator[Make]:
 @pytest.mark.parametrize("environment", [CARTPOLE, stacked(3)], ids=["single", "stacked"])
 @pytest.mark.parametrize("remembers", [False, True])
 @pytest.mark.parametrize("groups", [1, 2, 9])
+@pytest.mark.parametrize("declares", [False, True])
 def test_rollouts_equal_those_of_a_policy_beside_the_environments(
-    make: Make, environment: EnvironmentSpec, remembers: bool, groups: int
+    make: Make, environment: EnvironmentSpec, remembers: bool, groups: int, declares: bool
 ) -> None:
-    beside = make(environment, remembers=remembers, placement="env")
-    served = make(environment, remembers=remembers, groups=groups)
+    beside = make(environment, remembers=remembers, declares=declares, placement="env")
+    served = make(environment, remembers=remembers, declares=declares, groups=groups)
     for number in range(1, 5):
         expected, got = beside.collect(number), served.collect(number)
         for shard, columns in expected.items():

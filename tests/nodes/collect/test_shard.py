@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fast_core.config import CheckpointConfig, PolicyConfig, RolloutConfig
+from fast_core.config import CheckpointConfig, EnvironmentConfig, PolicyConfig, RolloutConfig
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder
 from fast_core.memory import StatsColumn
 from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.collect.shard import Shard
+from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.spec import EnvironmentSpec
-from tests.nodes.counting import CountingConfig, CountingPolicy
-from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
+from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
+from tests.nodes.stage import CARTPOLE, Stage, make_config, order, ref, stacked
 
 Make = Callable[..., "Acting"]
 Exact = Literal["auto", "never"]
@@ -39,15 +40,17 @@ class Acting:
         checkpoint: Path | None = None,
         policy: PolicyConfig | None = None,
         exact: Exact = "auto",
+        declares: bool = False,
     ) -> None:
         config = make_config(
+            environment=EnvironmentConfig(id=COSTLY if declares else "CartPole-v1"),
             rollout=RolloutConfig(shards=1, envs_per_shard=ENVS, steps=STEPS),
-            algorithm=CountingConfig(remembers=remembers),
+            algorithm=CountingConfig(remembers=remembers, declares=declares),
             policy=policy or PolicyConfig(),
             checkpoint=CheckpointConfig(exact=exact),
         )
         self.stage = Stage(folder, config, checkpoint=checkpoint, environment=environment)
-        self.policy = CountingPolicy()
+        self.policy = CountingPolicy(declares)
         self.policy.load([np.zeros(1)])
         words = self.stage.memory.stats("env-0").words
         self.shard = Shard(self.stage.plan, self.stage.memory, 0, 1, words)
@@ -155,6 +158,28 @@ def test_memory_goes_on_and_ends_with_the_episode(make: Make) -> None:
             count, total = count + 1, total + rollout["obs"][t, :, 0]
             count[ended], total[ended] = 0, 0
     assert max(acting.policy.batches) == ENVS
+
+
+@pytest.mark.parametrize("frames", [1, FRAMES])
+def test_declared_columns_are_of_their_steps(make: Make, frames: int) -> None:
+    """The policy says what it saw; of where a step led the environment says a part."""
+    acting = make(stacked(frames) if frames > 1 else CARTPOLE, declares=True)
+    for _ in range(3):
+        rollout = acting.collect()
+        obs, ended = rollout["obs"][frames - 1 :], ends(rollout)
+        assert ended.any()
+        np.testing.assert_array_equal(rollout["glance"], obs[:-1, :, -2:])
+        led = np.where(ended, rollout["final_obs"][..., 0], obs[1:, :, 0])
+        np.testing.assert_array_equal(rollout["position"], led)
+
+
+def test_rollout_is_read_with_its_declared_columns(make: Make) -> None:
+    acting = make(declares=True)
+    columns = acting.collect()
+    view = RolloutReader(acting.stage.plan, acting.stage.memory).view(ref(0))
+    assert view.extra.keys() == {"position", "glance"}
+    for name, column in view.extra.items():
+        np.testing.assert_array_equal(column, columns[name])
 
 
 @pytest.mark.parametrize("frames", [1, FRAMES])

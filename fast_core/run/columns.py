@@ -1,0 +1,115 @@
+"""The columns of experience, each declared once; what is stored, asked and answered follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from fast_core.algorithm import ReplayBatch, ShardRollout
+from fast_core.errors import ConfigError
+from fast_core.memory import batch_columns
+from fast_core.run.plan import RunPlan
+from fast_core.spec import Column, FieldSpec, as_dtype, written_by
+
+Fields = tuple[FieldSpec, ...]
+
+WRITERS = ("environment", "policy")
+
+
+def rollout_fields(plan: RunPlan) -> tuple[Column, ...]:
+    """The columns of a rollout, as `fast_core.algorithm.ShardRollout` has them.
+
+    Those that the algorithm declares come last.
+    """
+    return (*_usual(plan), *plan.blueprint.columns(plan.environment))
+
+
+def _usual(plan: RunPlan) -> tuple[Column, ...]:
+    environment, blueprint = plan.environment, plan.blueprint
+    row, frames = environment.row, environment.frames
+    action, size = blueprint.action_field(environment), blueprint.state_size(environment)
+    age = Column("frame_age", (), "uint8", axes="T+1", logged=False)
+    state = Column("state", (size,), "float32", axes="rollout", writer="policy", logged=False)
+    return (
+        Column("obs", row.shape, row.dtype, axes="T+1", history=frames - 1),
+        Column(action.name, action.shape, action.dtype, writer="policy"),
+        Column("behaviour_log_prob", (), "float32", writer="policy", logged=False),
+        Column("reward", (), "float32", fold="sum"),
+        Column("terminated", (), "bool", logged=False),
+        Column("truncated", (), "bool", logged=False),
+        Column("quarantined", (), "bool", logged=False),
+        Column("final_obs", row.shape, row.dtype, logged=False),
+        Column("policy_version", (), "int64", logged=False),
+        *((age,) if frames > 1 else ()),
+        *((state,) if size else ()),
+    )
+
+
+def replay_columns(plan: RunPlan) -> tuple[Column, ...]:
+    """The columns of a replay log."""
+    return tuple(column for column in rollout_fields(plan) if column.logged)
+
+
+def batch_fields(plan: RunPlan) -> Fields:
+    """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them."""
+    return batch_columns(replay_columns(plan), plan.environment.frames)
+
+
+def request_fields(plan: RunPlan) -> Fields:
+    """The columns of what a group of environments asks a policy node with."""
+    seen, noise = plan.environment.observation, plan.blueprint.noise(plan.environment)
+    return (
+        FieldSpec("obs", seen.shape, seen.dtype, "rollout"),
+        FieldSpec("noise", noise.shape, "float32", "rollout"),
+        *(column for column in _usual(plan) if column.name == "state"),
+    )
+
+
+def reply_fields(plan: RunPlan) -> Fields:
+    """The columns of what a policy node answers: all that policies write, and what is taken.
+
+    ``environment_action`` is what the environments take, so that env nodes need no policy.
+    """
+    taken = plan.environment.action
+    action, log_prob, *others = written_by("policy", rollout_fields(plan))
+    environment_action = FieldSpec("environment_action", taken.shape, taken.dtype, "rollout")
+    return (action, log_prob, environment_action, *others)
+
+
+def check_columns(plan: RunPlan) -> None:
+    """Look at the columns that the algorithm declares.
+
+    Raises:
+        ConfigError: One can't be stored as it is declared.
+    """
+    declared: object = plan.blueprint.columns(plan.environment)
+    wrong = "a tuple of fast_core.spec.Column"
+    if isinstance(declared, tuple) and all(isinstance(each, Column) for each in declared):
+        taken = [each.name for kind in (ShardRollout, ReplayBatch) for each in fields(kind)]
+        taken += ["environment_action", "log", "row", *(each.name for each in declared)]
+        wrong = next(filter(None, (_wrong(each, taken) for each in declared)), "")
+    if wrong:
+        raise ConfigError(
+            f"algorithm.name {plan.config.algorithm.name!r}: columns() must return {wrong}; got "
+            f"{declared!r}"
+        )
+
+
+def _wrong(column: Column, taken: Sequence[str]) -> str:
+    """What must be otherwise about a declared column, in words; empty if nothing."""
+    try:
+        numbers = as_dtype(column.dtype).kind in "fiub"
+    except TypeError:
+        numbers = False
+    what = f"column {column.name!r} with"
+    if taken.count(column.name) > 1:
+        return f"{what} a name that no other column has"
+    if column.writer not in WRITERS:
+        return f"{what} one of the writers {', '.join(map(repr, WRITERS))}"
+    if column.axes != "T" or column.history or not column.logged:
+        return f"{what} a value for each step: axes, history and logged as they are by default"
+    if not numbers:
+        return f"{what} the dtype of a number, such as 'float32'"
+    if column.fold == "sum" and column.dtype != "float32":
+        return f"{what} the dtype 'float32', to be summed"
+    return ""
