@@ -2,7 +2,7 @@
 
 from fast_core.scheduler.core import Scheduler
 from fast_core.scheduler.failures import Budget
-from fast_core.scheduler.run import CALLBACKS, LAUNCHER, Send
+from fast_core.scheduler.life import CALLBACKS, LAUNCHER, Send
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.statistics import Statistics
 

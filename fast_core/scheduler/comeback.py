@@ -7,10 +7,10 @@ it ends in order, and goes on as any run that is resumed does.
 from __future__ import annotations
 
 from fast_core.events import Failed, NodeExited
-from fast_core.scheduler.run import Run
+from fast_core.scheduler.life import Life
 
 
-def comes_back(run: Run, event: Failed | NodeExited) -> bool:
+def comes_back(run: Life, event: Failed | NodeExited) -> bool:
     """Whether the run goes on after this failure; not where a person has asked it to end.
 
     A part that came back and has not begun has nothing to lose, so another node that dies in it,

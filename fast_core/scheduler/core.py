@@ -49,8 +49,8 @@ from fast_core.scheduler.decisions import (
 )
 from fast_core.scheduler.failures import describe
 from fast_core.scheduler.ledger import Place
+from fast_core.scheduler.life import LAUNCHER, Life, Send
 from fast_core.scheduler.reading import read_statistics
-from fast_core.scheduler.run import LAUNCHER, Run, Send
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.standstill import owed_text
 from fast_core.scheduler.state import SavedState
@@ -72,11 +72,11 @@ class Scheduler:
         Raises:
             CheckpointError: The state is damaged or belongs to a run with other shards.
         """
-        self._run = Run(settings, None if state is None else SavedState(state))
+        self._life = Life(settings, None if state is None else SavedState(state))
 
     def handle(self, event: Event | LauncherEvent, now_s: float) -> list[Send]:
         """Take one event at the time ``now_s``; returns what is to be sent, in order."""
-        run = self._run
+        run = self._life
         run.now_s = now_s
         if run.start_deadline_s is None:
             run.start_deadline_s = now_s + run.settings.start_timeout_s
@@ -94,7 +94,7 @@ class Scheduler:
 
     def survives(self, event: Event | LauncherEvent) -> bool:
         """Whether the run goes on although this event says that a node is gone."""
-        run = self._run
+        run = self._life
         if not isinstance(event, NodeExited) or run.ended:
             return False
         if event.node in run.optional.names:
@@ -105,14 +105,14 @@ class Scheduler:
 
     def spares(self, event: Event | LauncherEvent) -> bool:
         """Whether this is about a node that is no part of the run, not yet or not any more."""
-        if self._run.ended or not isinstance(event, Failed | NodeExited):
+        if self._life.ended or not isinstance(event, Failed | NodeExited):
             return False
-        crew = self._run.crew_of(event.node)
+        crew = self._life.crew_of(event.node)
         return event.node in crew.retired or event.node in crew.joining
 
     def next_wakeup_s(self) -> float | None:
         """Earliest time at which a `Tick` is wanted, None for never; 0 before the first event."""
-        run = self._run
+        run = self._life
         if run.ended:
             return None
         due_s = run.optional.next_s
@@ -124,7 +124,7 @@ class Scheduler:
 
     def owed(self) -> str:
         """What nodes have not done yet, and who; empty where they owe nothing."""
-        return owed_text(list(debts(self._run)))
+        return owed_text(list(debts(self._life)))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -132,20 +132,20 @@ class Scheduler:
         Raises:
             CheckpointError: Some rollout was started and is not settled.
         """
-        return self._run.state()
+        return self._life.state()
 
     def executors(self) -> tuple[str, ...]:
         """The node that executes each shard now, by shard; empty names before the run begins."""
-        return tuple(self._run.ledger.owners)
+        return tuple(self._life.ledger.owners)
 
     @property
     def saving(self) -> bool:
         """Whether a checkpoint is due, or being written."""
-        return self._run.checkpoints.cut is not Cut.IDLE
+        return self._life.checkpoints.cut is not Cut.IDLE
 
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
-        return read_statistics(self._run, now_s)
+        return read_statistics(self._life, now_s)
 
 
 def _earlier(at_s: float | None, other_s: float | None) -> float | None:
@@ -154,7 +154,7 @@ def _earlier(at_s: float | None, other_s: float | None) -> float | None:
     return at_s
 
 
-def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
+def _dispatch(run: Life, event: Event | LauncherEvent) -> None:
     fault = _users_fault(run, event)
     if fault is not None:
         _fail_for(run, event, fault)
@@ -214,7 +214,7 @@ def _dispatch(run: Run, event: Event | LauncherEvent) -> None:
             pass
 
 
-def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
+def _users_fault(run: Life, event: Event | LauncherEvent) -> str | None:
     """What is wrong with what a user's node says; nobody would ever answer it.
 
     The same of a node of FastLoop's own may be late news of one that died.
@@ -247,11 +247,11 @@ def _users_fault(run: Run, event: Event | LauncherEvent) -> str | None:
     return None
 
 
-def _is_awaited(run: Run, node: str) -> bool:
+def _is_awaited(run: Life, node: str) -> bool:
     return node in run.awaited or run.restarts.awaits(node) or run.optional.awaits(node)
 
 
-def _fail_for(run: Run, event: Event | LauncherEvent, fault: str) -> None:
+def _fail_for(run: Life, event: Event | LauncherEvent, fault: str) -> None:
     """A node broke its contract: that ends the run, unless it goes on without the node anyway."""
     node = getattr(event, "node", "")
     if node not in run.optional.names:
@@ -262,7 +262,7 @@ def _fail_for(run: Run, event: Event | LauncherEvent, fault: str) -> None:
         run.decide("refused", fault)
 
 
-def _ready(run: Run, event: Ready) -> None:
+def _ready(run: Life, event: Ready) -> None:
     if event.node in run.optional.names:
         if run.optional.ready(event.node, run.now_s):
             run.decide("node back", f"{event.node} is ready again")
@@ -281,7 +281,7 @@ def _ready(run: Run, event: Ready) -> None:
         begin(run)
 
 
-def _come_back(run: Run, node: str) -> None:
+def _come_back(run: Life, node: str) -> None:
     """A node that died is ready again."""
     run.restarts.back(node, run.now_s)
     run.ledger.resume(node)
@@ -295,7 +295,7 @@ def _come_back(run: Run, node: str) -> None:
     run.decide("node back", f"{node} is ready again")
 
 
-def _restoring(run: Run, event: Restoring) -> None:
+def _restoring(run: Life, event: Restoring) -> None:
     """A node that comes forward is waited for; how long it takes depends on its environments."""
     run.start_deadline_s = run.now_s + run.settings.start_timeout_s
     run.restoring = event.taken < event.steps
@@ -303,7 +303,7 @@ def _restoring(run: Run, event: Restoring) -> None:
     run.why_anew = run.why_anew or event.why
 
 
-def _rollout_ready(run: Run, event: RolloutReady) -> None:
+def _rollout_ready(run: Life, event: RolloutReady) -> None:
     rollout = run.ledger.complete(event)
     if rollout is None:
         run.counters.stale += 1
@@ -329,7 +329,7 @@ def _rollout_ready(run: Run, event: RolloutReady) -> None:
         run.tickets.complete(rollout)
 
 
-def _transformed(run: Run, event: Transformed) -> None:
+def _transformed(run: Life, event: Transformed) -> None:
     left, ref = run.stages.leave(event), event.rollout
     if left is None:
         run.fail(
@@ -343,7 +343,7 @@ def _transformed(run: Run, event: Transformed) -> None:
         run.send(left.node, left.command)
 
 
-def _envelope(run: Run, event: Envelope) -> None:
+def _envelope(run: Life, event: Envelope) -> None:
     fault = run.routing.fault(event)
     if fault is not None:
         _fail_for(run, event, fault)
@@ -355,7 +355,7 @@ def _envelope(run: Run, event: Envelope) -> None:
                 run.send(node, event)
 
 
-def _trained(run: Run, event: Trained) -> None:
+def _trained(run: Life, event: Trained) -> None:
     settings, tickets, progress = run.settings, run.tickets, run.settled
     if event.node != settings.optimizer or event.ticket < tickets.settled:
         run.counters.stale += 1
@@ -382,7 +382,7 @@ def _trained(run: Run, event: Trained) -> None:
     scaling.balance(run)
 
 
-def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
+def _snapshot_taken(run: Life, event: SnapshotTaken) -> None:
     evaluator, evaluations = run.settings.evaluator, run.evaluations
     if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
         run.counters.stale += 1
@@ -392,7 +392,7 @@ def _snapshot_taken(run: Run, event: SnapshotTaken) -> None:
         run.send(evaluator, evaluate)
 
 
-def _evaluated(run: Run, event: Evaluated) -> None:
+def _evaluated(run: Life, event: Evaluated) -> None:
     evaluations, asked = run.evaluations, run.settings.eval_episodes
     if event.node != run.settings.evaluator or not evaluations.expects(event):
         run.counters.stale += 1
@@ -410,7 +410,7 @@ def _evaluated(run: Run, event: Evaluated) -> None:
         run.send(LAUNCHER, Tell("evaluation"))
 
 
-def _saved(run: Run, event: Saved) -> None:
+def _saved(run: Life, event: Saved) -> None:
     checkpoints = run.checkpoints
     if not checkpoints.expects(event):
         run.counters.stale += 1
@@ -418,7 +418,7 @@ def _saved(run: Run, event: Saved) -> None:
     _tell_launcher(run, checkpoints.saved(event))
 
 
-def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
+def _checkpoint_written(run: Life, event: CheckpointWritten) -> None:
     if not run.checkpoints.expects_written(event):
         run.counters.stale += 1
         return
@@ -430,14 +430,14 @@ def _checkpoint_written(run: Run, event: CheckpointWritten) -> None:
         run.send(LAUNCHER, Tell("checkpoint"))
 
 
-def _tell_launcher(run: Run, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
+def _tell_launcher(run: Life, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
     if command is not None:
         run.send(LAUNCHER, command)
     if isinstance(command, AbandonCheckpoint):
         run.decide("checkpoint failed", f"number {command.checkpoint}: {command.error}")
 
 
-def _stop_requested(run: Run, event: StopRequested) -> None:
+def _stop_requested(run: Life, event: StopRequested) -> None:
     again = run.ending is not None and run.ending.reason == "interrupted"
     can_save = run.checkpoints.configured and run.tickets.settled > 0
     if again or not event.save or not can_save or run.began_s is None:
@@ -451,7 +451,7 @@ def _stop_requested(run: Run, event: StopRequested) -> None:
     run.decide("stop", f"{event.reason}; saving first")
 
 
-def _told(run: Run, event: Told) -> None:
+def _told(run: Life, event: Told) -> None:
     match event.moment:
         case "start":
             run.telling_start = False
@@ -463,7 +463,7 @@ def _told(run: Run, event: Told) -> None:
         _do_what_was_asked(run, asked)
 
 
-def _do_what_was_asked(run: Run, asked: Asked) -> None:
+def _do_what_was_asked(run: Life, asked: Asked) -> None:
     tickets, checkpoints = run.tickets, run.checkpoints
     for key, value in asked.changes.items():
         run.changes.ask(key, value, f"asked for by {asked.by}")
@@ -476,7 +476,7 @@ def _do_what_was_asked(run: Run, asked: Asked) -> None:
         run.decide("stop", text)
 
 
-def _exited(run: Run, event: NodeExited) -> None:
+def _exited(run: Life, event: NodeExited) -> None:
     if event.node in run.optional.names:
         _lose_optional(run, event)
     elif run.restarts.knows(event):
@@ -492,14 +492,14 @@ def _exited(run: Run, event: NodeExited) -> None:
         _failed(run, event)
 
 
-def _lose_optional(run: Run, event: NodeExited) -> None:
+def _lose_optional(run: Life, event: NodeExited) -> None:
     if run.optional.is_news(event):
         run.decide("node gone", run.optional.bury(event, run.now_s))
     else:
         run.counters.stale += 1
 
 
-def _lose(run: Run, event: NodeExited) -> None:
+def _lose(run: Life, event: NodeExited) -> None:
     """A node is gone and comes back; what it was collecting will be ordered anew."""
     node = event.node
     dropped = sum(run.tickets.drop(rollout) for rollout in run.ledger.park(node))
@@ -517,7 +517,7 @@ def _lose(run: Run, event: NodeExited) -> None:
         scaling.hand_over(run, shard)
 
 
-def _failed(run: Run, event: Failed | NodeExited) -> None:
+def _failed(run: Life, event: Failed | NodeExited) -> None:
     if event.node in run.optional.names:  # inline, where no process ends
         run.decide("node gone", run.optional.give_up(event))
         return
@@ -531,7 +531,7 @@ def _failed(run: Run, event: Failed | NodeExited) -> None:
     run.end("failed", text, cause, again=comes_back(run, event))
 
 
-def _after_the_end(run: Run, event: Event | LauncherEvent) -> None:
+def _after_the_end(run: Life, event: Event | LauncherEvent) -> None:
     if isinstance(event, NodeExited) and not event.cause:
         return  # it had been told to stop
     if isinstance(event, Failed | NodeExited):

@@ -25,13 +25,13 @@ from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
-from fast_core.scheduler.run import LAUNCHER, Run
+from fast_core.scheduler.life import LAUNCHER, Life
 from fast_core.scheduler.scaling import move
 from fast_core.scheduler.standstill import Debt
 from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 
-def begin(run: Run) -> None:
+def begin(run: Life) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
     settings, progress = run.settings, run.settled
     run.began_s = run.now_s
@@ -70,7 +70,7 @@ def begin(run: Run) -> None:
         run.send(LAUNCHER, Tell("start"))
 
 
-def advance(run: Run) -> None:
+def advance(run: Life) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
     for node, life in run.restarts.take_due(run.now_s):
         begins = run.ledger.parked(node)
@@ -98,7 +98,7 @@ def advance(run: Run) -> None:
         _save(run)
 
 
-def steer(run: Run, event: Trained) -> None:
+def steer(run: Life, event: Trained) -> None:
     """Let the degree follow where time goes, once learning has begun."""
     auto, spent = run.auto, run.times.spent
     if auto is None or spent is None:
@@ -112,7 +112,7 @@ def steer(run: Run, event: Trained) -> None:
         run.decide("degree", why)
 
 
-def check_start_timeout(run: Run) -> None:
+def check_start_timeout(run: Life) -> None:
     """Fail a run that has not begun in time.
 
     Only when time itself is the news: nodes that all became ready while nobody looked, as in
@@ -126,7 +126,7 @@ def check_start_timeout(run: Run) -> None:
     run.fail(late_text(missing, run.settings.start_timeout_s, restoring=run.restoring))
 
 
-def check_standstill(run: Run, idle_since_s: float | None) -> None:
+def check_standstill(run: Life, idle_since_s: float | None) -> None:
     """Tell of a run that stands still, and end it after its time."""
     standstill = run.standstill
     if run.began_s is None or standstill.check_s is None or run.now_s < standstill.check_s:
@@ -143,7 +143,7 @@ def check_standstill(run: Run, idle_since_s: float | None) -> None:
         run.end("failed", text, cause, again=comes_back(run, lost))
 
 
-def debts(run: Run) -> Iterator[Debt]:
+def debts(run: Life) -> Iterator[Debt]:
     """What nodes were told to do and have not said to have done; nothing of the launcher's own.
 
     Nothing while one is to come back, which has limits of its own: others may wait for it.
@@ -191,7 +191,7 @@ def late_text(missing: list[str], limit_s: float, *, restoring: bool) -> str:
     return text
 
 
-def _check_limits(run: Run) -> None:
+def _check_limits(run: Life) -> None:
     """Decide the end if a limit or the score is reached."""
     settings, evaluations = run.settings, run.evaluations
     # Compared with the very time that was asked for as a wake-up, never with a difference that
@@ -214,7 +214,7 @@ def _check_limits(run: Run) -> None:
     run.decide("stop", reached)
 
 
-def _start_evaluation(run: Run) -> None:
+def _start_evaluation(run: Life) -> None:
     evaluations = run.evaluations
     if not evaluations.kept.due or evaluations.in_flight:
         return
@@ -228,7 +228,7 @@ def _start_evaluation(run: Run) -> None:
     run.decide("evaluate", why)
 
 
-def _merge(run: Run) -> None:
+def _merge(run: Life) -> None:
     settings = run.settings
     while run.tickets.ready >= settings.shards and not _holds_training(run):
         granted = run.ratio.grant(run.merged_env_steps)
@@ -248,7 +248,7 @@ def _merge(run: Run) -> None:
         run.send(settings.optimizer, train)
 
 
-def _count_late(run: Run, late: int) -> None:
+def _count_late(run: Life, late: int) -> None:
     """Count rollouts that were given up, and tell of the first, the tenth, the hundredth..."""
     before = run.counters.rollouts_dropped
     now = run.counters.rollouts_dropped = before + late
@@ -261,7 +261,7 @@ def _count_late(run: Run, late: int) -> None:
         )
 
 
-def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:
+def _train(run: Life, rollouts: list[Rollout], granted: int) -> Train:
     ticket, env_steps = run.tickets.merged - 1, run.merged_env_steps
     if run.settings.replay is None:
         refs = tuple([rollout.ref for rollout in rollouts])
@@ -271,7 +271,7 @@ def _train(run: Run, rollouts: list[Rollout], granted: int) -> Train:
     return Train(ticket, (), env_steps, granted, min(versions), mean)
 
 
-def _admit(run: Run) -> None:
+def _admit(run: Life) -> None:
     if not run.ledger.has_idle:
         return
     settings, tickets, degree = run.settings, run.tickets, run.degree
@@ -295,25 +295,25 @@ def _admit(run: Run) -> None:
         run.send(node, collect)
 
 
-def _rests(run: Run) -> bool:
+def _rests(run: Life) -> bool:
     """Whether nothing is open and every node is there that has to take part."""
     return run.tickets.quiescent and run.complete
 
 
-def _degree(run: Run) -> str:
+def _degree(run: Life) -> str:
     if run.auto is None:
         return str(run.degree)
     return f"{run.degree}, chosen by itself from 0 to {run.settings.degree}"
 
 
-def _hold(run: Run) -> bool:
+def _hold(run: Life) -> bool:
     """Whether no further ticket may begin for now."""
     if run.ending is not None or run.checkpoints.holds or run.changes.holds:
         return True
     return _waits(run)
 
 
-def _waits(run: Run) -> bool:
+def _waits(run: Life) -> bool:
     """Whether training stands still for a synchronous evaluation.
 
     It does from the merge of the ticket after which one is wanted, because above degree 0 the
@@ -326,12 +326,12 @@ def _waits(run: Run) -> bool:
     return run.evaluations.active or run.evaluations.wanted_at(run.merged_env_steps)
 
 
-def _holds_training(run: Run) -> bool:
+def _holds_training(run: Life) -> bool:
     """Whether ready rollouts wait too: not where an end has been decided that evaluates no more."""
     return _waits(run) and (run.ending is None or run.ending.evaluate)
 
 
-def _change(run: Run) -> None:
+def _change(run: Life) -> None:
     changes, progress, ticket = run.changes, run.settled, run.tickets.settled
     at = f"from ticket {ticket} on ({progress.env_steps} env steps, version {progress.version})"
     for key, wanted in changes.wanted.items():
@@ -343,7 +343,7 @@ def _change(run: Run) -> None:
         run.send(node, command)
 
 
-def _save(run: Run) -> None:
+def _save(run: Life) -> None:
     progress, nodes = run.settled, run.saving_nodes
     version, env_steps = progress.version, progress.env_steps
     save = run.checkpoints.start(run.tickets.settled, env_steps, nodes)
@@ -357,7 +357,7 @@ def _save(run: Run) -> None:
     )
 
 
-def _finish(run: Run, ending: Ending) -> None:
+def _finish(run: Life, ending: Ending) -> None:
     """Take the next step of an end that has been decided: rest, evaluate, save, leave."""
     evaluations, checkpoints = run.evaluations, run.checkpoints
     if not run.tickets.quiescent or checkpoints.busy:
@@ -377,13 +377,13 @@ def _finish(run: Run, ending: Ending) -> None:
     run.end(ending.reason, _final_text(run, ending))
 
 
-def _last_version_wants_evaluation(run: Run) -> bool:
+def _last_version_wants_evaluation(run: Life) -> bool:
     settings = run.settings
     wanted = settings.eval_at_end and settings.evaluator is not None
     return wanted and run.evaluations.kept.last_version != run.settled.version
 
 
-def _final_text(run: Run, ending: Ending) -> str:
+def _final_text(run: Life, ending: Ending) -> str:
     """How the run ended, and which version reached the score if training went on meanwhile."""
     evaluations, text, version = run.evaluations, ending.text, run.settled.version
     result, by = evaluations.result_text(), evaluations.solved_by

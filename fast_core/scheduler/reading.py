@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fast_core.scheduler.degree import effective_share
-from fast_core.scheduler.run import Run
+from fast_core.scheduler.life import Life
 from fast_core.scheduler.statistics import Phase, Statistics, Way
 
 
-def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
+def read_statistics(run: Life, now_s: float | None = None) -> Statistics:
     """The counters; time has gone on to ``now_s``, or stands at the last event."""
     evaluations, progress, tickets = run.evaluations.kept, run.settled, run.tickets
     sides = run.times.sides(None if run.ended else now_s)
@@ -69,19 +69,19 @@ def read_statistics(run: Run, now_s: float | None = None) -> Statistics:
     )
 
 
-def _ratio_kept(run: Run) -> float | None:
+def _ratio_kept(run: Life) -> float | None:
     if run.settings.replay is None:
         return None
     return run.ratio.kept(run.settled.updates, run.settled.env_steps)
 
 
-def _way(run: Run) -> Way:
+def _way(run: Life) -> Way:
     if run.auto is not None:
         return "auto"
     return "async" if run.degree else "sync"
 
 
-def _phase(run: Run) -> Phase:
+def _phase(run: Life) -> Phase:
     if run.ended:
         return "ended"
     if run.began_s is None:

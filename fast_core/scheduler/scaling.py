@@ -19,10 +19,10 @@ from fast_core.events import (
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.failures import describe
-from fast_core.scheduler.run import LAUNCHER, Run
+from fast_core.scheduler.life import LAUNCHER, Life
 
 
-def scale(run: Run, event: ScaleRequested) -> None:
+def scale(run: Life, event: ScaleRequested) -> None:
     """Begin to do what is asked for, or say why not."""
     if refusal := _never(run, event.kind):
         run.send(LAUNCHER, Scaled(event.number, "", refusal))
@@ -48,7 +48,7 @@ def scale(run: Run, event: ScaleRequested) -> None:
         crew.plan(_held(run, crew))
 
 
-def _never(run: Run, kind: str) -> str:
+def _never(run: Life, kind: str) -> str:
     """Why nodes of this kind can't come or go in this run, empty if they can."""
     shards, settings = run.settings.shards, run.settings
     if run.began_s is None:
@@ -84,7 +84,7 @@ def _never(run: Run, kind: str) -> str:
     return ""
 
 
-def _not_now(run: Run, kind: str, crew: Crew, wanted: int) -> str:
+def _not_now(run: Life, kind: str, crew: Crew, wanted: int) -> str:
     """Why it can't be now, or so many, empty if it can."""
     shards, now = run.settings.shards, len(crew.members)
     if crew.changing:
@@ -98,15 +98,15 @@ def _not_now(run: Run, kind: str, crew: Crew, wanted: int) -> str:
     return ""
 
 
-def _held(run: Run, crew: Crew) -> Mapping[str, Sequence[int]]:
+def _held(run: Life, crew: Crew) -> Mapping[str, Sequence[int]]:
     return run.ledger.held if crew is run.crew else run.acting.held
 
 
-def _kind(run: Run, crew: Crew) -> str:
+def _kind(run: Life, crew: Crew) -> str:
     return "env" if crew is run.crew else "policy"
 
 
-def join(run: Run, node: str) -> None:
+def join(run: Life, node: str) -> None:
     """A node that was asked for is ready."""
     crew = run.crew_of(node)
     crew.join(node)
@@ -115,7 +115,7 @@ def join(run: Run, node: str) -> None:
         crew.plan(_held(run, crew))
 
 
-def give_up(run: Run, event: Failed | NodeExited) -> None:
+def give_up(run: Life, event: Failed | NodeExited) -> None:
     """A node that was asked for can't be; the run goes on as it was."""
     crew = run.crew_of(event.node)
     crew.give_up(event.node)
@@ -131,7 +131,7 @@ def give_up(run: Run, event: Failed | NodeExited) -> None:
         crew.plan(_held(run, crew))
 
 
-def balance(run: Run) -> None:
+def balance(run: Life) -> None:
     """Let shards move from nodes with most to do, if that pays; once a ticket at most."""
     for crew, loads in ((run.crew, run.loads), (run.acting.crew, run.acting.loads)):
         if loads is None or run.ending is not None or crew.changing or run.restarts.away:
@@ -141,13 +141,13 @@ def balance(run: Run) -> None:
             run.decide("balance", why)
 
 
-def move(run: Run) -> None:
+def move(run: Life) -> None:
     """Move shards that rest, and retire who has none left; costs O(1) when there is nothing."""
     _move_actors(run)
     _move_executors(run)
 
 
-def _move_executors(run: Run) -> None:
+def _move_executors(run: Life) -> None:
     """Let shards go to other env nodes.
 
     Not while nodes save or change values: every node must know its shards then. The one that lets
@@ -172,7 +172,7 @@ def _move_executors(run: Run) -> None:
     _retire(run, crew)
 
 
-def _move_actors(run: Run) -> None:
+def _move_actors(run: Life) -> None:
     """Let other policy nodes act for shards; those hold no part of a checkpoint or a change."""
     acting, crew = run.acting, run.acting.crew
     if not (crew.moves or crew.leaving or crew.asked):
@@ -188,7 +188,7 @@ def _move_actors(run: Run) -> None:
     _retire(run, crew)
 
 
-def hand_over(run: Run, shard: int) -> None:
+def hand_over(run: Life, shard: int) -> None:
     """The policy node that acted for a shard does no more: another one does."""
     node, serve = run.acting.move(shard)
     if node not in run.restarts.away:  # else it is told when it is back
@@ -196,7 +196,7 @@ def hand_over(run: Run, shard: int) -> None:
     _retire(run, run.acting.crew)
 
 
-def _retire(run: Run, crew: Crew) -> None:
+def _retire(run: Life, crew: Crew) -> None:
     """Let those go that have nothing left."""
     for node in sorted(crew.leaving - run.restarts.away):
         if not _held(run, crew).get(node):
@@ -206,7 +206,7 @@ def _retire(run: Run, crew: Crew) -> None:
     settle(run, crew)
 
 
-def gone(run: Run, node: str) -> None:
+def gone(run: Life, node: str) -> None:
     """A node that was told to stop has."""
     crew = run.crew_of(node)
     crew.retired.discard(node)
@@ -214,7 +214,7 @@ def gone(run: Run, node: str) -> None:
     settle(run, crew)
 
 
-def settle(run: Run, crew: Crew) -> None:
+def settle(run: Life, crew: Crew) -> None:
     """Say that everything has come about."""
     if crew.asked and not crew.changing:
         number, crew.asked = crew.asked, 0

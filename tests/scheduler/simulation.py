@@ -290,7 +290,7 @@ class World:
 
     def use_degree(self, degree: int) -> None:
         """Let the run go on at another degree, from its next event on."""
-        auto = self.scheduler._run.auto
+        auto = self.scheduler._life.auto
         assert auto is not None
         auto.state().degree = degree
 

@@ -151,7 +151,7 @@ class Acting:
 
     def assign(self, nodes: list[str]) -> None:
         """Let the run begin with this assignment."""
-        acting = self.world.scheduler._run.acting
+        acting = self.world.scheduler._life.acting
         acting.held.clear()
         for shard, node in enumerate(nodes):
             acting._give(shard, node)

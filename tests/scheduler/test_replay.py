@@ -73,7 +73,7 @@ def test_report_is_held_against_the_grant_of_its_own_ticket(granted: tuple[int, 
         world.scheduler.handle(Trained("optimizer", ticket, version, updates, 0, 0.0, 0, {}), 0.0)
     right = granted == (0, 6, 7)
     assert world.scheduler.statistics().tickets_settled == (3 if right else 1)
-    assert world.scheduler._run.ended != right
+    assert world.scheduler._life.ended != right
 
 
 def test_report_of_another_optimizer_is_counted_and_ignored() -> None:
@@ -229,7 +229,7 @@ def test_ratio_is_kept_by_any_run(
     assert simulate(world, seed=seed, scale_ms=scale[slow], events=kill).reason == "finished"
     statistics = world.scheduler.statistics()
     assert statistics.updates == world.audit.steps_settled == statistics.updates_granted
-    assert statistics.updates == world.scheduler._run.ratio.granted_by(statistics.env_steps_trained)
+    assert statistics.updates == world.scheduler._life.ratio.granted_by(statistics.env_steps_trained)
 
 
 # --- resuming ----------------------------------------------------------------------------------

@@ -160,5 +160,5 @@ def test_debts_of_many_shards_are_counted_and_not_all_named() -> None:
     shards = 12
     ran = world(shards=shards, stop_env_steps=40 * shards)
     ran.paused = {"env0", "env1"}
-    assert len(list(debts(ran.scheduler._run))) == shards
+    assert len(list(debts(ran.scheduler._life))) == shards
     assert ran.scheduler.owed().endswith("; and 7 more")

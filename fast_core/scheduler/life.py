@@ -50,7 +50,7 @@ class Send(NamedTuple):
     command: Command | LauncherCommand
 
 
-class Run:
+class Life:
     """The parts of the scheduler's knowledge, each in a class of its own, and the outbox.
 
     Attributes:
