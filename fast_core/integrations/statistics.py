@@ -30,11 +30,11 @@ class Statistics:
         training_waits_s: Seconds that none was.
         evaluations_run: Evaluations that have a result.
         evaluations_coalesced: Those that a newer one replaced before they began.
-        rows_dropped: Environment steps that were collected and never handed on: 0 at the end of
-            every run that does not fail.
-        ess: Effective sample size of the last round, as a share of its rows; None where `train`
-            returns nothing that tells it.
+        ess: Effective sample size of the last round of which `train` told anything, as a share of
+            its rows; None where that does not tell it.
         clip_fraction: Share of its ratios that were clipped; likewise.
+        rows_dropped: Environment steps that were collected and given up: none ever is, since what
+            waits too long holds up its collector instead.
     """
 
     mode: Way
@@ -55,9 +55,9 @@ class Statistics:
     training_waits_s: float
     evaluations_run: int
     evaluations_coalesced: int
-    rows_dropped: int
     ess: float | None
     clip_fraction: float | None
+    rows_dropped: int = 0
 
     def table(self) -> str:
         """All of it for people, a line for each subject."""

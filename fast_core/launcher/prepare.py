@@ -234,7 +234,7 @@ def scheduler_settings(
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
         updates_granted=granted,
-        replay_ratio=str(config.scheduler.replay_ratio),
+        replay_ratio=str(config.scheduler.replay_ratio) if plan.replays else None,
         learning_starts=config.replay.learning_starts,
         replay_kept=config.checkpoint.replay,
         nonfinite_share=config.environment.nonfinite_share,

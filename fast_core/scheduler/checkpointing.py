@@ -36,8 +36,7 @@ from fast_core.events import (
     Saved,
 )
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.settled import Settled
-from fast_core.scheduler.state import Counters, SavedState, kept
+from fast_core.scheduler.settled import Progress
 
 FIRST_S = 60.0
 
@@ -62,14 +61,13 @@ class Checkpoints:
         error: Why the last one could not be written, empty if it was.
     """
 
-    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
-        """Continue after the checkpoint that ``saved`` came from."""
+    def __init__(self, settings: SchedulerSettings, number: int, progress: Progress):
+        """Continue after the checkpoint of this number and progress; 0 for none."""
         self._settings = settings
-        before = kept(Counters, saved)
-        self.number = before.checkpoint
+        self.number = number
         self.cut = Cut.IDLE
         # A state is only ever written as part of a checkpoint, so its ticket is saved.
-        self._tried_ticket = before.settled
+        self._tried_ticket = progress.tickets
         self._ticket = 0
         self.error = ""
         self._nodes: tuple[str, ...] = ()
@@ -77,10 +75,10 @@ class Checkpoints:
         self._unnoted: set[str] = set()
         self._parts: dict[str, tuple[str, ...]] = {}
         self._owed: set[tuple[str, int]] = set()  # parts of those begun anew among them
-        self._streams = frozenset(() if settings.replay is None else (settings.replay,))
+        self._streams = frozenset(settings.replays)
         self._commit: CommitCheckpoint | None = None
         self._asked = False  # for another one, while one is being written
-        self._next_updates = self._after(kept(Settled, saved).updates)
+        self._next_updates = self._after(progress.updates)
         self._first_s = math.inf if "checkpoint" in settings.moments else FIRST_S
 
     def _after(self, updates: int) -> int | None:
@@ -126,11 +124,11 @@ class Checkpoints:
         elif self.cut is not Cut.DUE:
             self._asked = True
 
-    def is_settled(self, settled: int) -> bool:
+    def is_settled(self, progress: Progress) -> bool:
         """Whether this cut was written, or tried in vain, or is the one before any ticket."""
-        return self._tried_ticket == settled
+        return self._tried_ticket == progress.tickets
 
-    def start(self, settled: int, env_steps: int, nodes: tuple[str, ...]) -> Save:
+    def start(self, progress: Progress, nodes: tuple[str, ...]) -> Save:
         """Begin to write; the same command goes to each of ``nodes``, which hold the parts.
 
         The directory is named by trained environment steps, which rise with every ticket even
@@ -139,12 +137,14 @@ class Checkpoints:
         assert self.cut is Cut.DUE
         self.cut = Cut.SAVING
         self.number += 1
-        self._ticket, self.error = settled, ""
+        self._ticket, self.error = progress.tickets, ""
         self._parts.clear()
         self._nodes, self._missing = nodes, set(nodes)
         self._unnoted = self._missing & self._streams
         self._owed |= {(node, self.number) for node in nodes}
-        return Save(self.number, f"{self._settings.checkpoint_directory}/{env_steps:012d}.tmp")
+        return Save(
+            self.number, f"{self._settings.checkpoint_directory}/{progress.env_steps:012d}.tmp"
+        )
 
     def shows(self, commit: CommitCheckpoint) -> None:
         """Keep what the launcher will be told but for the files: it belongs to the cut, too."""

@@ -19,7 +19,7 @@ def comes_back(run: Life, event: Failed | NodeExited) -> bool:
     settings, ending, left = run.settings, run.ending, 0
     if ending is not None and ending.reason == "interrupted":
         return False
-    if event.node in settings.optimizers:
+    if event.node in settings.learners:
         left = settings.comebacks
     elif settings.back and run.began_s is None:
         left = run.restarts.left_of(event.node)

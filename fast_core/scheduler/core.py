@@ -81,7 +81,7 @@ class Scheduler:
         if run.start_deadline_s is None:
             run.start_deadline_s = now_s + run.settings.start_timeout_s
         if run.began_s is not None:
-            run.times.pass_until(now_s)
+            run.pass_until(now_s)
         if run.ended:
             _after_the_end(run, event)
         else:
@@ -143,9 +143,9 @@ class Scheduler:
         """Whether a checkpoint is due, or being written."""
         return self._life.checkpoints.cut is not Cut.IDLE
 
-    def statistics(self, now_s: float | None = None) -> Statistics:
-        """The counters; time has gone on to ``now_s``, or stands at the last event."""
-        return read_statistics(self._life, now_s)
+    def statistics(self, now_s: float | None = None, learner: int = 0) -> Statistics:
+        """The counters of a learner; time has gone on to ``now_s``, or stands at the last event."""
+        return read_statistics(self._life, self._life.flows[learner], now_s)
 
 
 def _earlier(at_s: float | None, other_s: float | None) -> float | None:
@@ -287,9 +287,10 @@ def _come_back(run: Life, node: str) -> None:
     run.ledger.resume(node)
     if run.acting.crew.knows(node):
         run.send(node, run.acting.again(node))
-    if node == run.settings.replay:  # which knows what it has drawn of them
-        for train in run.drawing:
-            run.send(node, train)
+    for flow in run.flows:
+        if node == flow.settings.replay:  # which knows what it has drawn of them
+            for train in flow.drawing:
+                run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -314,23 +315,19 @@ def _rollout_ready(run: Life, event: RolloutReady) -> None:
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
         return
-    served_s = run.times.completed(event.node, rollout.began_s, run.now_s)
+    flow = run.flow_of(event.shard)
+    served_s = flow.complete(rollout, run.now_s, flow.settings.rows_per_rollout)
     if run.loads is not None:
         run.loads.completed(event.node, served_s)
-    if rollout.place is Place.LATE:
-        run.tickets.late -= 1
-        run.ledger.release([rollout])
-        return
-    run.collected += run.settings.rows_per_rollout
-    if run.settings.stages:
-        for node, command in run.stages.enter(rollout):
+    if rollout.place is Place.STAGED:
+        for node, command in flow.stages.enter(rollout):
             run.send(node, command)
-    else:
-        run.tickets.complete(rollout)
 
 
 def _transformed(run: Life, event: Transformed) -> None:
-    left, ref = run.stages.leave(event), event.rollout
+    ref = event.rollout
+    flow = run.flow_of(ref.shard)
+    left = flow.stages.leave(event)
     if left is None:
         run.fail(
             f"{event.node} reported rollout {ref.rollout_id} of shard {ref.shard} (incarnation "
@@ -338,7 +335,7 @@ def _transformed(run: Life, event: Transformed) -> None:
             "send one Transformed with the `rollout` of each Transform, when it is done with it"
         )
     elif left.command is None:
-        run.tickets.complete(left.rollout)
+        flow.tickets.complete(left.rollout)
     else:
         run.send(left.node, left.command)
 
@@ -356,29 +353,23 @@ def _envelope(run: Life, event: Envelope) -> None:
 
 
 def _trained(run: Life, event: Trained) -> None:
-    settings, tickets, progress = run.settings, run.tickets, run.settled
-    if event.node != settings.optimizer or event.ticket < tickets.settled:
+    flow = run.learners.get(event.node)
+    if flow is None or event.ticket < flow.tickets.settled:
         run.counters.stale += 1
         return
-    due = tickets.next_to_settle
-    expected, granted = (None, 0) if due is None else (tickets.settled, due.granted)
-    fault = progress.fault(event, expected=expected, granted=granted)
+    fault = flow.fault(event)
     if fault is not None:
         run.fail(fault)
         return
-    run.ledger.release(tickets.settle())
-    if run.drawing:
-        run.drawing.popleft()
-    progress.settle(event, settings.rows_per_ticket)
-    run.reported = event.metrics or run.reported
-    run.times.settled(whole=not run.restarts.away)
-    steer(run, event)
-    fault = run.episodes.fault(settings.nonfinite_share)
+    flow.settle(event, whole=not run.restarts.away)
+    steer(run, flow, event)
+    fault = flow.episodes.fault(run.settings.nonfinite_share)
     if fault is not None:
         run.fail(fault)
         return
-    run.evaluations.trained(progress.env_steps)
-    run.checkpoints.trained(progress.updates, run.elapsed_s)
+    if flow is run.flow:
+        run.evaluations.trained(flow.settled.env_steps)
+    run.checkpoints.trained(run.progress.updates, run.elapsed_s)
     scaling.balance(run)
 
 
@@ -439,10 +430,10 @@ def _tell_launcher(run: Life, command: CommitCheckpoint | AbandonCheckpoint | No
 
 def _stop_requested(run: Life, event: StopRequested) -> None:
     again = run.ending is not None and run.ending.reason == "interrupted"
-    can_save = run.checkpoints.configured and run.tickets.settled > 0
+    can_save = run.checkpoints.configured and run.progress.tickets > 0
     if again or not event.save or not can_save or run.began_s is None:
         text = event.reason
-        if event.save and run.tickets.settled == 0:
+        if event.save and run.progress.tickets == 0:
             text += ": nothing was trained yet, so there is nothing to save"
         run.end("interrupted", text)
         return
@@ -464,10 +455,10 @@ def _told(run: Life, event: Told) -> None:
 
 
 def _do_what_was_asked(run: Life, asked: Asked) -> None:
-    tickets, checkpoints = run.tickets, run.checkpoints
+    checkpoints = run.checkpoints
     for key, value in asked.changes.items():
         run.changes.ask(key, value, f"asked for by {asked.by}")
-    if asked.save and not (tickets.quiescent and checkpoints.is_settled(tickets.settled)):
+    if asked.save and not (run.quiescent and checkpoints.is_settled(run.progress)):
         run.decide("checkpoint asked for", f"by {asked.by}")
         checkpoints.ask()
     if asked.stop is not None and run.ending is None:
@@ -502,11 +493,12 @@ def _lose_optional(run: Life, event: NodeExited) -> None:
 def _lose(run: Life, event: NodeExited) -> None:
     """A node is gone and comes back; what it was collecting will be ordered anew."""
     node = event.node
-    dropped = sum(run.tickets.drop(rollout) for rollout in run.ledger.park(node))
-    run.counters.rollouts_dropped += dropped
+    parked = run.ledger.park(node)
+    dropped = sum(run.flow_of(rollout.order.shard).drop(rollout) for rollout in parked)
     run.checkpoints.again(node)
     run.changes.bury(node)
-    run.times.bury(node)
+    for flow in run.flows:
+        flow.times.bury(node)
     if run.loads is not None:
         run.loads.bury(node)
     text = run.restarts.describe(event, run.restarts.bury(node, run.now_s))

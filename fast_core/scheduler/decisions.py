@@ -20,10 +20,9 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
-from fast_core.scheduler.admission import places, start_rollouts
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.comeback import comes_back
-from fast_core.scheduler.degree import effective_share
+from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.life import LAUNCHER, Life
 from fast_core.scheduler.scaling import move
@@ -33,15 +32,11 @@ from fast_core.scheduler.stopping import Ending, limit_reached, tickets_needed
 
 def begin(run: Life) -> None:
     """Every node is ready: hand out the shards; training begins with the next `advance`."""
-    settings, progress = run.settings, run.settled
+    settings, shards = run.settings, len(run.ledger.owners)
     run.began_s = run.now_s
-    run.times.pass_until(run.now_s)
-    why = (
-        f"{len(settings.nodes)} nodes are ready; degree {_degree(run)}, "
-        f"{progress.env_steps} env steps and {progress.updates} updates done"
-    )
-    if progress.env_steps < run.ratio.learning_from:
-        why += f", learning begins at {run.ratio.learning_from} env steps"
+    run.pass_until(run.now_s)
+    stands = "; ".join([flow.named(_stands(flow)) for flow in run.flows])
+    why = f"{len(settings.nodes)} nodes are ready; {stands}"
     run.decide("resume" if run.resumed else "start", why)
     if run.why_anew:
         anew = run.counters.begun_anew
@@ -54,13 +49,13 @@ def begin(run: Life) -> None:
         run.decide("change", f"{key} goes on with {value!r}, as the checkpoint has it")
     for key in run.changes.dropped:
         run.decide("change dropped", f"{key}: the configuration of this resume says otherwise")
-    blocks = balanced_blocks(settings.shards, len(settings.env_nodes))
+    blocks = balanced_blocks(shards, len(settings.env_nodes))
     for node, block in zip(settings.env_nodes, blocks, strict=True):
         for shard in block:
             run.send(node, run.ledger.assign(shard, node))
     run.decide(
         "assign",
-        f"{settings.shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
+        f"{shards} shards to {len(settings.env_nodes)} env nodes in contiguous blocks",
     )
     for node, envelope in run.routing.release():
         if not run.optional.awaits(node):
@@ -89,7 +84,6 @@ def advance(run: Life) -> None:
     if run.ending is None:
         move(run)
     _admit(run)
-    run.times.training = run.tickets.training > 0
     if run.changes.holds:
         return
     if run.ending is not None:
@@ -98,18 +92,12 @@ def advance(run: Life) -> None:
         _save(run)
 
 
-def steer(run: Life, event: Trained) -> None:
-    """Let the degree follow where time goes, once learning has begun."""
-    auto, spent = run.auto, run.times.spent
-    if auto is None or spent is None:
-        return
-    if run.settled.env_steps - run.settings.rows_per_ticket < run.ratio.learning_from:
-        spent.clear()  # tickets that grant nothing tell nothing
-        return
-    spent.settled(event.publish_s, effective_share(event.metrics))
-    why = auto.settled(spent)
+def steer(run: Life, flow: Flow, event: Trained) -> None:
+    """Let the degree of a flow follow where time goes, once its learner learns."""
+    began = flow.settled.env_steps - flow.settings.rows_per_ticket
+    why = flow.steer(event, learns=began >= flow.ratio.learning_from)
     if why is not None:
-        run.decide("degree", why)
+        run.decide("degree", flow.named(why))
 
 
 def check_start_timeout(run: Life) -> None:
@@ -134,7 +122,7 @@ def check_standstill(run: Life, idle_since_s: float | None) -> None:
     verdict = standstill.look(debts(run), idle_since_s, run.now_s)
     if verdict is None:
         return
-    text = verdict.text(run.tickets.settled)
+    text = verdict.text(run.flow.tickets.settled)
     run.decide("standstill", text)
     if verdict.over:
         node = verdict.owed[0].node
@@ -151,16 +139,18 @@ def debts(run: Life) -> Iterator[Debt]:
     settings = run.settings
     if run.restarts.away:
         return
-    for node, rollout in run.stages.open():
-        what = f"has not sent Transformed of rollout {_name(rollout)}"
-        yield Debt(node, Transformed, what)
+    for flow in run.flows:
+        for node, rollout in flow.stages.open():
+            what = f"has not sent Transformed of rollout {_name(rollout)}"
+            yield Debt(node, Transformed, what)
     for node, rollout in run.ledger.open():
         yield Debt(node, RolloutReady, f"has not collected rollout {_name(rollout)}")
     for node, shard in run.acting.told:
         yield Debt(node, Left, f"has not left shard {shard} to another policy node")
-    if run.tickets.training:
-        what = f"has not trained on ticket {run.tickets.settled}"
-        yield Debt(settings.optimizer, Trained, what)
+    for flow in run.flows:
+        if flow.tickets.training:
+            what = f"has not trained on ticket {flow.tickets.settled}"
+            yield Debt(flow.settings.optimizer, Trained, what)
     request = run.evaluations.kept.request
     if run.evaluations.stage == "snapshot":
         yield Debt(settings.optimizer, SnapshotTaken, f"has taken no snapshot {request}")
@@ -191,13 +181,28 @@ def late_text(missing: list[str], limit_s: float, *, restoring: bool) -> str:
     return text
 
 
+def _limit_reached(run: Life) -> str | None:
+    """The limits on steps or updates if every learner has reached its own, or that on time."""
+    reached = []
+    for flow in run.flows:
+        text = limit_reached(flow.settings, flow.settled)
+        if text is None:
+            break
+        reached.append(flow.named(text))
+    else:
+        return "; ".join(reached)
+    # Compared with the very time that was asked for as a wake-up, never with a difference that
+    # rounding could leave short of the limit: that would ask for the same time again.
+    if run.time_limit_s is not None and run.now_s >= run.time_limit_s:
+        limit_s = run.settings.stop_time_s
+        return f"{run.elapsed_s:.1f} s of training (stop.time_s: {limit_s:g})"
+    return None
+
+
 def _check_limits(run: Life) -> None:
     """Decide the end if a limit or the score is reached."""
     settings, evaluations = run.settings, run.evaluations
-    # Compared with the very time that was asked for as a wake-up, never with a difference that
-    # rounding could leave short of the limit: that would ask for the same time again.
-    time_is_up = run.time_limit_s is not None and run.now_s >= run.time_limit_s
-    reached = limit_reached(settings, run.settled, run.elapsed_s, time_is_up)
+    reached = _limit_reached(run)
     solved = reached is None and evaluations.solved
     if solved:
         reached = (
@@ -222,88 +227,66 @@ def _start_evaluation(run: Life) -> None:
         return
     replaced = evaluations.replaced
     run.send(run.settings.optimizer, evaluations.start(run.changes.values))
-    why = f"request {evaluations.kept.request} at {run.settled.env_steps} env steps"
+    why = f"request {evaluations.kept.request} at {run.flow.settled.env_steps} env steps"
     if replaced:
         why += f", coalesced with {replaced} requests that came while another one ran"
     run.decide("evaluate", why)
 
 
 def _merge(run: Life) -> None:
-    settings = run.settings
-    while run.tickets.ready >= settings.shards and not _holds_training(run):
-        granted = run.ratio.grant(run.merged_env_steps)
-        late = run.tickets.late
-        rollouts = run.tickets.merge(granted, in_shard_order=run.degree == 0)
-        _count_late(run, run.tickets.late - late)
-        if rollouts is None:
-            return
-        run.episodes.add(rollouts)
-        train = _train(run, rollouts, granted)
-        run.merged_env_steps += settings.rows_per_ticket
-        run.ratio.granted += granted
-        if settings.replay is not None:  # before the optimizer, which waits for what it draws
-            run.drawing.append(train)
-            if settings.replay not in run.restarts.away:
-                run.send(settings.replay, train)
-        run.send(settings.optimizer, train)
+    for flow in run.flows:
+        while flow.tickets.ready >= flow.settings.shards and not _holds_training(run):
+            dropped = flow.counters.rollouts_dropped
+            merged = flow.merge()
+            if flow.counters.rollouts_dropped != dropped:
+                _tell_of_dropped(run, flow, dropped)
+            if merged is None:
+                break
+            _order(run, flow, flow.order(merged))
 
 
-def _count_late(run: Life, late: int) -> None:
-    """Count rollouts that were given up, and tell of the first, the tenth, the hundredth..."""
-    before = run.counters.rollouts_dropped
-    now = run.counters.rollouts_dropped = before + late
-    if late and (before == 0 or len(str(now)) > len(str(before))):
-        run.decide(
-            "rollouts dropped",
-            f"{now} so far, with {now * run.settings.rows_per_rollout} rows: without the last of "
-            f"them, ticket {run.tickets.merged} would have waited for env nodes or broken the "
-            "bound on old rows (scheduler.stragglers: drop)",
+def _order(run: Life, flow: Flow, train: Train) -> None:
+    replay = flow.settings.replay
+    if replay is not None and replay not in run.restarts.away:
+        run.send(replay, train)  # before the optimizer, which waits for what it draws
+    run.send(flow.settings.optimizer, train)
+
+
+def _tell_of_dropped(run: Life, flow: Flow, before: int) -> None:
+    """Tell of the first rollout that was given up, the tenth, the hundredth..."""
+    now = flow.counters.rollouts_dropped
+    if before == 0 or len(str(now)) > len(str(before)):
+        why = (
+            f"{now} so far, with {now * flow.settings.rows_per_rollout} rows: without the last of "
+            f"them, ticket {flow.tickets.merged} would have waited for env nodes or broken the "
+            "bound on old rows (scheduler.stragglers: drop)"
         )
-
-
-def _train(run: Life, rollouts: list[Rollout], granted: int) -> Train:
-    ticket, env_steps = run.tickets.merged - 1, run.merged_env_steps
-    if run.settings.replay is None:
-        refs = tuple([rollout.ref for rollout in rollouts])
-        return Train(ticket, refs, env_steps, granted)
-    versions = [rollout.acted_with for rollout in rollouts]
-    mean = sum(versions) / len(versions)
-    return Train(ticket, (), env_steps, granted, min(versions), mean)
+        run.decide("rollouts dropped", flow.named(why))
 
 
 def _admit(run: Life) -> None:
-    if not run.ledger.has_idle:
-        return
-    settings, tickets, degree = run.settings, run.tickets, run.degree
-    needed = tickets_needed(settings, run.settled, run.ratio, tickets.settled)
-    hold = _hold(run)
-    count = places(
-        started=tickets.started,
-        settled=tickets.settled,
-        shards=settings.shards,
-        degree=degree,
-        needed=needed,
-        hold=hold,
-    )
-    run.times.held = hold or (needed is not None and needed <= tickets.settled + 1 + degree)
-    if count <= 0:
-        return
-    version = run.settled.version
-    batches = start_rollouts(run.ledger, tickets, count, degree, version, run.now_s)
-    for node, collect in batches:
-        run.times.ordered(node, len(collect.rollouts))
-        run.send(node, collect)
+    for flow in run.flows:
+        if not flow.has_idle:
+            continue
+        needed = tickets_needed(flow.settings, flow.settled, flow.ratio, flow.tickets.settled)
+        for node, collect in flow.admit(needed, run.now_s, hold=_hold(run)):
+            run.send(node, collect)
 
 
 def _rests(run: Life) -> bool:
     """Whether nothing is open and every node is there that has to take part."""
-    return run.tickets.quiescent and run.complete
+    return run.quiescent and run.complete
 
 
-def _degree(run: Life) -> str:
-    if run.auto is None:
-        return str(run.degree)
-    return f"{run.degree}, chosen by itself from 0 to {run.settings.degree}"
+def _stands(flow: Flow) -> str:
+    """How far a learner is as its run begins."""
+    progress, degree = flow.settled, str(flow.degree)
+    if flow.auto is not None:
+        degree += f", chosen by itself from 0 to {flow.settings.degree}"
+    text = f"degree {degree}, {progress.env_steps} env steps and {progress.updates} updates done"
+    if progress.env_steps < flow.ratio.learning_from:
+        text += f", learning begins at {flow.ratio.learning_from} env steps"
+    return text
 
 
 def _hold(run: Life) -> bool:
@@ -323,7 +306,7 @@ def _waits(run: Life) -> bool:
     """
     if run.settings.eval_mode != "sync":
         return False
-    return run.evaluations.active or run.evaluations.wanted_at(run.merged_env_steps)
+    return run.evaluations.active or run.evaluations.wanted_at(run.flow.merged_rows)
 
 
 def _holds_training(run: Life) -> bool:
@@ -332,7 +315,8 @@ def _holds_training(run: Life) -> bool:
 
 
 def _change(run: Life) -> None:
-    changes, progress, ticket = run.changes, run.settled, run.tickets.settled
+    changes, flow = run.changes, run.flow
+    progress, ticket = flow.settled, flow.tickets.settled
     at = f"from ticket {ticket} on ({progress.env_steps} env steps, version {progress.version})"
     for key, wanted in changes.wanted.items():
         before = changes.current(key)
@@ -344,9 +328,9 @@ def _change(run: Life) -> None:
 
 
 def _save(run: Life) -> None:
-    progress, nodes = run.settled, run.saving_nodes
-    version, env_steps = progress.version, progress.env_steps
-    save = run.checkpoints.start(run.tickets.settled, env_steps, nodes)
+    progress, nodes = run.progress, run.saving_nodes
+    version, env_steps = run.flow.settled.version, progress.env_steps
+    save = run.checkpoints.start(progress, nodes)
     state = run.state()  # its number is part of it
     run.checkpoints.shows(CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
     for node in nodes:
@@ -360,7 +344,7 @@ def _save(run: Life) -> None:
 def _finish(run: Life, ending: Ending) -> None:
     """Take the next step of an end that has been decided: rest, evaluate, save, leave."""
     evaluations, checkpoints = run.evaluations, run.checkpoints
-    if not run.tickets.quiescent or checkpoints.busy:
+    if not run.quiescent or checkpoints.busy:
         return
     if ending.wait and evaluations.in_flight:
         return
@@ -369,7 +353,7 @@ def _finish(run: Life, ending: Ending) -> None:
         _start_evaluation(run)
         return
     wanted = ending.save or checkpoints.cut is Cut.DUE
-    if wanted and not checkpoints.is_settled(run.tickets.settled):
+    if wanted and not checkpoints.is_settled(run.progress):
         checkpoints.ask()
         if run.complete:
             _save(run)
@@ -380,12 +364,12 @@ def _finish(run: Life, ending: Ending) -> None:
 def _last_version_wants_evaluation(run: Life) -> bool:
     settings = run.settings
     wanted = settings.eval_at_end and settings.evaluator is not None
-    return wanted and run.evaluations.kept.last_version != run.settled.version
+    return wanted and run.evaluations.kept.last_version != run.flow.settled.version
 
 
 def _final_text(run: Life, ending: Ending) -> str:
     """How the run ended, and which version reached the score if training went on meanwhile."""
-    evaluations, text, version = run.evaluations, ending.text, run.settled.version
+    evaluations, text, version = run.evaluations, ending.text, run.flow.settled.version
     result, by = evaluations.result_text(), evaluations.solved_by
     if ending.evaluate and result:
         if by is not None and not evaluations.solved:

@@ -40,6 +40,8 @@ class Rollout:
         last_ticket: Latest ticket that may train on it without breaking the lag guarantee.
         place: Where it is now.
         result: What the env node reported, None while it runs.
+        rows: Environment steps in it, once it is complete.
+        grants: Optimizer steps that it grants; None where a ratio says it.
         completion: Serial number among rollouts that became ready.
         began_s: When it was ordered.
     """
@@ -48,6 +50,8 @@ class Rollout:
     last_ticket: int
     place: Place = Place.RUNNING
     result: RolloutReady | None = None
+    rows: int = 0
+    grants: int | None = None
     completion: int = 0
     began_s: float = 0.0
 
@@ -80,23 +84,31 @@ class Ledger:
     """Shards, their nodes and slots; every operation is O(log shards).
 
     A shard runs one rollout at a time. It is *idle* when some node has it, it runs none and has a
-    free slot; idle shards wait in a heap, least started first and ties by index. The key of a
-    waiting shard can't change, because only starting a rollout changes it and that takes the shard
-    out. One that was taken from its node leaves an entry of an earlier incarnation, which is
+    free slot; idle shards of a flow wait in a heap, least started first and ties by index. The key
+    of a waiting shard can't change, because only starting a rollout changes it and that takes the
+    shard out. One that was taken from its node leaves an entry of an earlier incarnation, which is
     skipped when it comes up.
 
     Attributes:
         owners: The node that executes each shard; empty while none does.
         held: The shards that each node was given, also while it is gone.
+        flow_of: The flow that each shard is collected for, by number.
     """
 
-    def __init__(self, slots_per_shard: int, incarnations: list[int], rollout_ids: list[int]):
+    def __init__(
+        self,
+        slots_per_shard: int,
+        incarnations: list[int],
+        rollout_ids: list[int],
+        flow_of: Sequence[int] = (),
+    ):
         """Start with every slot free and no shard assigned.
 
         Args:
             slots_per_shard: Rollout slots of each shard.
             incarnations: Last incarnation of each shard, 0 for one never assigned.
             rollout_ids: Last rollout id of each shard, 0 for none.
+            flow_of: The flow of each shard, where there are several.
         """
         shards = len(incarnations)
         self.incarnations = incarnations
@@ -106,7 +118,8 @@ class Ledger:
         self.running = 0
         self._free = [(1 << slots_per_shard) - 1] * shards
         self._running: list[Rollout | None] = [None] * shards
-        self._idle: list[tuple[int, int, int]] = []
+        self.flow_of = flow_of or [0] * shards
+        self._idle: list[list[tuple[int, int, int]]] = [[] for _ in {*self.flow_of}]
         self._held_back: set[int] = set()
         self._unbegun: set[int] = set()  # moved, and its node may still be making environments
         self.actors = [0] * shards
@@ -115,14 +128,14 @@ class Ledger:
         """What a checkpoint keeps."""
         return ShardCounts(self.incarnations, self.rollout_ids)
 
-    @property
-    def has_idle(self) -> bool:
-        """Whether some shard could start a rollout now."""
-        while self._idle:
-            _, shard, incarnation = self._idle[0]
+    def has_idle(self, flow: int = 0) -> bool:
+        """Whether some shard of a flow could start a rollout now."""
+        idle = self._idle[flow]
+        while idle:
+            _, shard, incarnation = idle[0]
             if self.owners[shard] and incarnation == self.incarnations[shard]:
                 return True
-            heapq.heappop(self._idle)
+            heapq.heappop(idle)
         return False
 
     def open(self) -> Iterator[tuple[str, Rollout]]:
@@ -166,8 +179,9 @@ class Ledger:
         """Start nothing on a shard that rests until `let_go`; costs O(shards)."""
         assert self.rests(shard)
         self._held_back.add(shard)
-        self._idle = [entry for entry in self._idle if entry[1] != shard]
-        heapq.heapify(self._idle)
+        idle = self._idle[self.flow_of[shard]]
+        idle[:] = [entry for entry in idle if entry[1] != shard]
+        heapq.heapify(idle)
 
     def let_go(self, shard: int) -> None:
         """Start rollouts on it again."""
@@ -179,11 +193,11 @@ class Ledger:
         if shard in self._held_back:
             return
         entry = (self.rollout_ids[shard], shard, self.incarnations[shard])
-        heapq.heappush(self._idle, entry)
+        heapq.heappush(self._idle[self.flow_of[shard]], entry)
 
-    def start(self, ticket: int, min_version: int, last_ticket: int) -> Rollout:
+    def start(self, ticket: int, min_version: int, last_ticket: int, flow: int = 0) -> Rollout:
         """Start the next rollout of the idle shard that started fewest; ask `has_idle` first."""
-        _, shard, _ = heapq.heappop(self._idle)
+        _, shard, _ = heapq.heappop(self._idle[flow])
         free = self._free[shard]
         # The lowest free slot, not the oldest: once all slots are free again the next choice
         # depends on nothing but the number of slots, so a restored run takes the same ones.

@@ -1,43 +1,32 @@
-"""Everything the scheduler knows about a run, and the commands that wait to be sent."""
+"""What there is once in a run, whatever it learns: nodes, restarts, checkpoints, the end.
+
+And the commands that wait to be sent. What is about one learner is in its `Flow`.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 import msgspec
 
 from fast_core.errors import CheckpointError
-from fast_core.events import (
-    Command,
-    Decision,
-    EndRun,
-    Failed,
-    LauncherCommand,
-    StopReason,
-    Train,
-)
+from fast_core.events import Command, Decision, EndRun, Failed, LauncherCommand, StopReason
 from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.changes import Changes
 from fast_core.scheduler.checkpointing import Checkpoints
 from fast_core.scheduler.crew import Crew
-from fast_core.scheduler.degree import Auto, AutoState, Spent
 from fast_core.scheduler.evaluation import Evaluations
 from fast_core.scheduler.failures import Restarts
+from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Ledger, ShardCounts
 from fast_core.scheduler.optional import OptionalNodes
-from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
-from fast_core.scheduler.settled import Settled
-from fast_core.scheduler.stages import Stages
+from fast_core.scheduler.settled import Progress
 from fast_core.scheduler.standstill import Standstill
-from fast_core.scheduler.state import Counters, SavedState, encode, kept
-from fast_core.scheduler.statistics import Episodes
+from fast_core.scheduler.state import Keyed, LifeCounters, SavedState, encode, kept
 from fast_core.scheduler.stopping import Ending
-from fast_core.scheduler.tickets import Tickets
-from fast_core.scheduler.times import Times
 
 LAUNCHER = "launcher"
 CALLBACKS = "callbacks"  # saves its part of a checkpoint like a node
@@ -51,18 +40,17 @@ class Send(NamedTuple):
 
 
 class Life:
-    """The parts of the scheduler's knowledge, each in a class of its own, and the outbox.
+    """Each part of what the scheduler knows in a class of its own, and the outbox.
 
     Attributes:
-        auto: What chooses the degree, None where it is given.
+        ledger: Who executes which shard, and where each rollout is.
+        flows: What is collected for each learner, in the order of their shards.
+        learners: The flow of each optimizer that reports, by its name.
+        crew: The env nodes that there are.
         loads: What rollouts take the env nodes, None where shards stay where they are.
-        counters: What belongs to no part alone; tickets, time and checkpoint as of the last one.
-        collected: Environment steps of accepted rollouts.
-        merged_env_steps: Environment steps of merged tickets.
-        drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
+        counters: What belongs to no part alone; time and checkpoint as of the last one.
         awaited: Nodes that are not ready yet.
         users: Nodes of the user, and others whose messages are held to the same rules.
-        reported: What the learner reported of the last ticket that granted steps.
         now_s: Time of the last event.
         start_deadline_s: When every node must be ready; None before the first event.
         why_anew: Why the first of them in this part of it, empty for none.
@@ -76,21 +64,17 @@ class Life:
     def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
         self.settings = settings
         self.resumed = saved is not None
-        shards = _shard_counts(settings, saved)
+        flow_of = [k for k, flow in enumerate(settings.flows) for _ in range(flow.shards)]
+        shards = _shard_counts(len(flow_of), saved)
         # At degree 0 a ticket has one rollout of each shard, whoever is slow or comes back.
         slots = settings.slots_per_shard if settings.degree else 1
-        self.ledger = Ledger(slots, shards.incarnations, shards.rollout_ids)
-        self.counters = kept(Counters, saved)
-        self.tickets = Tickets(
-            settings.shards, self.counters.settled, drops=settings.stragglers == "drop"
-        )
-        self.auto: Auto | None = None
-        if settings.auto_degree:
-            state, replays = kept(AutoState, saved), settings.replay is not None
-            self.auto = Auto(settings.degree, state, replays=replays)
-        spent = None if self.auto is None else Spent(shards=settings.shards)
-        self.times = Times(settings.env_nodes, spent, saved)
-        self.stages = Stages(settings.stages, settings.shards, in_shard_order=settings.degree == 0)
+        self.ledger = Ledger(slots, shards.incarnations, shards.rollout_ids, flow_of)
+        self.flows = [
+            Flow(flow, self.ledger, settings.env_nodes, saved and saved.of(flow.key), number)
+            for number, flow in enumerate(settings.flows)
+        ]
+        self.learners = {flow.settings.optimizer: flow for flow in self.flows}
+        self.counters = kept(LifeCounters, saved)
         self.routing = Routing(settings.routes)
         self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
         policies = settings.policy_nodes, settings.spare_policies or ()
@@ -98,17 +82,10 @@ class Life:
         self.loads = Loads() if settings.balance else None
         self.restarts = Restarts(settings.restarts, settings.backoff_s, settings.max_backoff_s)
         self.optional = OptionalNodes(settings.optional, settings.backoff_s, settings.max_backoff_s)
-        self.settled = kept(Settled, saved)
-        self.ratio = Ratio(settings, saved)
         self.evaluations = Evaluations(settings, saved)
-        self.checkpoints = Checkpoints(settings, saved)
+        self.checkpoints = Checkpoints(settings, self.counters.checkpoint, self.progress)
         self.changes = Changes(settings, saved)
-        self.episodes = kept(Episodes, saved)
         self.standstill = Standstill(settings.work_timeout_s, settings.repeat_timeout_s)
-        self.collected = self.settled.env_steps
-        self.merged_env_steps = self.settled.env_steps
-        self.drawing: deque[Train] = deque()
-        self.reported: dict[str, float] = {}
         self.awaited = set(settings.nodes)
         others = (*settings.savers, *settings.other_nodes, *settings.optional)
         self.users = frozenset(others) - {*settings.policy_nodes}
@@ -124,9 +101,34 @@ class Life:
         self._outbox: list[Send] = []
 
     @property
-    def degree(self) -> int:
-        """Tickets that may be collected ahead of training now."""
-        return self.settings.degree if self.auto is None else self.auto.degree
+    def flow(self) -> Flow:
+        """The first learner's, which is the one that is evaluated."""
+        return self.flows[0]
+
+    def flow_of(self, shard: int) -> Flow:
+        """What a shard is collected for; one that there is not, for none: take the first."""
+        numbers = self.ledger.flow_of
+        return self.flows[numbers[shard] if 0 <= shard < len(numbers) else 0]
+
+    @property
+    def progress(self) -> Progress:
+        """What all learners have done together."""
+        flows = self.flows
+        return Progress(
+            sum([flow.tickets.settled for flow in flows]),
+            sum([flow.settled.env_steps for flow in flows]),
+            sum([flow.settled.updates for flow in flows]),
+        )
+
+    @property
+    def quiescent(self) -> bool:
+        """Whether nothing that was started is open."""
+        return all(flow.tickets.quiescent for flow in self.flows)
+
+    def pass_until(self, now_s: float) -> None:
+        """Let time pass for every flow."""
+        for flow in self.flows:
+            flow.times.pass_until(now_s)
 
     @property
     def elapsed_s(self) -> float:
@@ -152,19 +154,19 @@ class Life:
     @property
     def changing_nodes(self) -> tuple[str, ...]:
         """Nodes that values of the configuration may change for."""
-        return (*self.settings.optimizers, *self.crew.members)
+        return (*self.settings.learners, *self.crew.members)
 
     @property
     def saving_nodes(self) -> tuple[str, ...]:
         """Nodes that hold a part of a checkpoint, and the callbacks if they do."""
-        nodes = self.settings.working(self.crew.members)
+        nodes = self.settings.working_with(self.crew.members)
         return (*nodes, CALLBACKS) if self.settings.callbacks_save else nodes
 
     @property
     def complete(self) -> bool:
         """Whether every node is there that has a part of a checkpoint or of a change."""
         away = self.restarts.away
-        return not away or away.isdisjoint(self.settings.working(self.crew.members))
+        return not away or away.isdisjoint(self.settings.working_with(self.crew.members))
 
     def state(self) -> bytes:
         """The scheduler's part of a checkpoint.
@@ -172,23 +174,25 @@ class Life:
         Raises:
             CheckpointError: Some rollout was started and is not settled.
         """
-        tickets = self.tickets
-        if not tickets.quiescent:
+        if not self.quiescent:
+            flows = self.flows
+            inside = sum(flow.stages.inside for flow in flows)
             raise CheckpointError(
                 "the scheduler can be saved only while nothing is in flight; "
-                f"{self.ledger.running} rollouts run, {self.stages.inside} are with the user's "
-                f"nodes, {tickets.ready} are ready, {tickets.training} tickets train"
+                f"{self.ledger.running} rollouts run, {inside} are with the user's nodes, "
+                f"{sum(flow.tickets.ready for flow in flows)} are ready, "
+                f"{sum(flow.tickets.training for flow in flows)} tickets train"
             )
+        elapsed_s, checkpoint = self.elapsed_s, self.checkpoints.number
         counters = msgspec.structs.replace(
-            self.counters,
-            settled=tickets.settled,
-            elapsed_s=self.elapsed_s,
-            checkpoint=self.checkpoints.number,
+            self.counters, elapsed_s=elapsed_s, checkpoint=checkpoint
         )
-        parts = (self.ledger.state(), self.settled, self.ratio.state(), self.evaluations.state())
-        auto = () if self.auto is None else (self.auto.state(),)
-        later = (self.episodes, self.changes.state(), self.times.state(), *auto)
-        return encode((counters, *parts, *later))
+        once = (counters, self.ledger.state(), self.evaluations.state(), self.changes.state())
+        first, *others = self.flows
+        if not others:
+            return encode((*once, *first.state()))
+        keyed = Keyed(flows={flow.settings.key: encode(flow.state()) for flow in others})
+        return encode((*once, *first.state(), keyed))
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""
@@ -209,7 +213,7 @@ class Life:
         """End the run now; ``again`` says that it comes back."""
         self.ended = True
         if again:
-            learns = cause is not None and cause.node in self.settings.optimizers
+            learns = cause is not None and cause.node in self.settings.learners
             self.decide("optimizer lost" if learns else "node lost", text)
         else:
             self.decide("end", f"{reason}: {text}")
@@ -220,18 +224,18 @@ class Life:
         self.end("failed", text, Failed("scheduler", "deciding", text, "", {}))
 
 
-def _shard_counts(settings: SchedulerSettings, saved: SavedState | None) -> ShardCounts:
+def _shard_counts(shards: int, saved: SavedState | None) -> ShardCounts:
     """Incarnations and rollouts of each shard so far.
 
     Raises:
         CheckpointError: The state belongs to a run with other shards.
     """
     if saved is None:
-        return ShardCounts([0] * settings.shards, [0] * settings.shards)
+        return ShardCounts([0] * shards, [0] * shards)
     found = saved.part(ShardCounts)
-    if not len(found.incarnations) == len(found.rollout_ids) == settings.shards:
+    if not len(found.incarnations) == len(found.rollout_ids) == shards:
         raise CheckpointError(
             f"the checkpoint belongs to a run with {len(found.incarnations)} shards, this run has "
-            f"{settings.shards}; set rollout.shards to {len(found.incarnations)}"
+            f"{shards}; set rollout.shards to {len(found.incarnations)}"
         )
     return found

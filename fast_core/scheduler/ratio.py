@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.settings import FlowSettings
 from fast_core.scheduler.settled import Settled
-from fast_core.scheduler.state import Counters, SavedState, kept
+from fast_core.scheduler.state import FlowCounters, SavedState, kept
 
 
 class Grants(msgspec.Struct, kw_only=True):
@@ -43,7 +43,7 @@ class Ratio:
         learning_from: Environment steps before the first one that grants anything.
     """
 
-    def __init__(self, settings: SchedulerSettings, saved: SavedState | None):
+    def __init__(self, settings: FlowSettings, saved: SavedState | None):
         """Start afresh, or go on from ``saved``.
 
         A replay whose contents were not kept is filled anew before learning goes on.
@@ -53,7 +53,7 @@ class Ratio:
         self._rows = settings.rows_per_ticket
         self._replay_kept = settings.replay is not None and settings.replay_kept
         before, done = kept(Grants, saved), kept(Settled, saved)
-        tickets = kept(Counters, saved).settled
+        tickets = kept(FlowCounters, saved).settled
         equal = settings.updates_granted * tickets
         self.granted = equal if before.granted is None else before.granted
         self.learning_from, self._updates_before = before.learning_from, before.updates_before
@@ -76,9 +76,9 @@ class Ratio:
         """Optimizer steps granted in all when ``env_steps`` are merged."""
         return self._up * max(0, env_steps - self.learning_from) // self._down
 
-    def grant(self, env_steps: int) -> int:
-        """Optimizer steps that the ticket merged after ``env_steps`` would grant."""
-        return self.granted_by(env_steps + self._rows) - self.granted_by(env_steps)
+    def grant(self, env_steps: int, rows: int) -> int:
+        """Optimizer steps that a ticket of ``rows`` grants that is merged after ``env_steps``."""
+        return self.granted_by(env_steps + rows) - self.granted_by(env_steps)
 
     def tickets_for(self, updates: int, env_steps: int) -> int:
         """Fewest tickets after ``env_steps`` that together grant at least ``updates`` steps.

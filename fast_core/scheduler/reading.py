@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from fast_core.scheduler.degree import effective_share
+from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.life import Life
-from fast_core.scheduler.statistics import Phase, Statistics, Way
+from fast_core.scheduler.statistics import Phase, Statistics
 
 
-def read_statistics(run: Life, now_s: float | None = None) -> Statistics:
-    """The counters; time has gone on to ``now_s``, or stands at the last event."""
-    evaluations, progress, tickets = run.evaluations.kept, run.settled, run.tickets
-    sides = run.times.sides(None if run.ended else now_s)
+def read_statistics(run: Life, flow: Flow, now_s: float | None = None) -> Statistics:
+    """The counters of a flow; time has gone on to ``now_s``, or stands at the last event."""
+    evaluations, progress, tickets = run.evaluations.kept, flow.settled, flow.tickets
+    sides = flow.times.sides(None if run.ended else now_s)
     return Statistics(
         phase=_phase(run),
-        way=_way(run),
-        degree=run.degree,
-        tickets_admitted=-(-tickets.started // run.settings.shards),
-        tickets_collected=run.collected // run.settings.rows_per_ticket,
+        way=flow.way,
+        degree=flow.degree,
+        tickets_admitted=-(-tickets.started // flow.settings.shards),
+        tickets_collected=flow.collected // flow.settings.rows_per_ticket,
         tickets_merged=tickets.merged,
         tickets_settled=tickets.settled,
         rollouts_running=run.ledger.running,
-        rollouts_staged=run.stages.inside,
+        rollouts_staged=flow.stages.inside,
         rollouts_ready=tickets.ready,
-        env_steps_collected=run.collected,
+        env_steps_collected=flow.collected,
         env_steps_trained=progress.env_steps,
         updates=progress.updates,
-        updates_granted=run.ratio.granted,
-        replay_ratio=_ratio_kept(run),
-        learning_from=run.ratio.learning_from,
+        updates_granted=flow.ratio.granted,
+        replay_ratio=_ratio_kept(flow),
+        learning_from=flow.ratio.learning_from,
         version=progress.version,
         lag_now=progress.lag_last,
         lag_mean=progress.lag_sum / max(tickets.settled, 1),
         lag_max=progress.lag_max,
         lag_beyond=progress.lag_beyond,
         lag_beyond_max=progress.lag_beyond_max,
-        ess=effective_share(run.reported),
-        clip_fraction=run.reported.get("clip_fraction"),
+        ess=effective_share(flow.reported),
+        clip_fraction=flow.reported.get("clip_fraction"),
         collecting_s=sides.collecting_s,
         collecting_waits_s=sides.collecting_waits_s,
         training_s=sides.training_s,
@@ -46,19 +47,19 @@ def read_statistics(run: Life, now_s: float | None = None) -> Statistics:
         evaluation_mean=evaluations.last_mean,
         evaluation_version=evaluations.last_version,
         score_streak=evaluations.streak,
-        rows_dropped=run.counters.rollouts_dropped * run.settings.rows_per_rollout,
+        rows_dropped=flow.counters.rollouts_dropped * flow.settings.rows_per_rollout,
         stale_events=run.counters.stale,
-        episodes=run.episodes.episodes,
-        return_mean=run.episodes.return_mean,
-        return_std=run.episodes.return_std,
-        length_mean=run.episodes.length_mean,
-        return_mean_50=run.episodes.return_mean_of(50),
-        return_mean_10=run.episodes.return_mean_of(10),
-        return_last=run.episodes.last[0],
-        length_last=run.episodes.last[1],
-        info=run.episodes.info_means,
-        quarantined=run.episodes.quarantined,
-        quarantined_share=run.episodes.quarantined_share,
+        episodes=flow.episodes.episodes,
+        return_mean=flow.episodes.return_mean,
+        return_std=flow.episodes.return_std,
+        length_mean=flow.episodes.length_mean,
+        return_mean_50=flow.episodes.return_mean_of(50),
+        return_mean_10=flow.episodes.return_mean_of(10),
+        return_last=flow.episodes.last[0],
+        length_last=flow.episodes.last[1],
+        info=flow.episodes.info_means,
+        quarantined=flow.episodes.quarantined,
+        quarantined_share=flow.episodes.quarantined_share,
         checkpoint=run.checkpoints.number,
         elapsed_s=run.elapsed_at(run.now_s if now_s is None or run.ended else now_s),
         env_nodes=len(run.crew.members),
@@ -69,16 +70,10 @@ def read_statistics(run: Life, now_s: float | None = None) -> Statistics:
     )
 
 
-def _ratio_kept(run: Life) -> float | None:
-    if run.settings.replay is None:
+def _ratio_kept(flow: Flow) -> float | None:
+    if flow.settings.replay is None:
         return None
-    return run.ratio.kept(run.settled.updates, run.settled.env_steps)
-
-
-def _way(run: Life) -> Way:
-    if run.auto is not None:
-        return "auto"
-    return "async" if run.degree else "sync"
+    return flow.ratio.kept(flow.settled.updates, flow.settled.env_steps)
 
 
 def _phase(run: Life) -> Phase:

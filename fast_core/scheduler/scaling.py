@@ -50,7 +50,7 @@ def scale(run: Life, event: ScaleRequested) -> None:
 
 def _never(run: Life, kind: str) -> str:
     """Why nodes of this kind can't come or go in this run, empty if they can."""
-    shards, settings = run.settings.shards, run.settings
+    shards, settings = len(run.ledger.owners), run.settings
     if run.began_s is None:
         return "it is still starting; try again when it trains"
     if run.ending is not None:
@@ -86,7 +86,7 @@ def _never(run: Life, kind: str) -> str:
 
 def _not_now(run: Life, kind: str, crew: Crew, wanted: int) -> str:
     """Why it can't be now, or so many, empty if it can."""
-    shards, now = run.settings.shards, len(crew.members)
+    shards, now = len(run.ledger.owners), len(crew.members)
     if crew.changing:
         return f"it is still changing the number of its {kind} nodes; try again in a moment"
     if not 1 <= wanted <= shards:
@@ -201,7 +201,8 @@ def _retire(run: Life, crew: Crew) -> None:
     for node in sorted(crew.leaving - run.restarts.away):
         if not _held(run, crew).get(node):
             crew.retire(node)
-            run.times.bury(node)
+            for flow in run.flows:
+                flow.times.bury(node)
             run.send(LAUNCHER, Retire(node))
     settle(run, crew)
 

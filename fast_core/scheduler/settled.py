@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from fast_core.events import Trained
+
+
+class Progress(NamedTuple):
+    """What all learners of a run have done together: settled tickets, environment steps, updates.
+
+    Each rises with every ticket, but for updates, of which some may all be skipped.
+    """
+
+    tickets: int
+    env_steps: int
+    updates: int
 
 
 class Settled(msgspec.Struct, kw_only=True):

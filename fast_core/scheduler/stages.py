@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fast_core.events import Transform, Transformed
@@ -31,11 +32,12 @@ class Stages:
     depend on the order. Above degree 0 it gets them as they come.
     """
 
-    def __init__(self, nodes: tuple[str, ...], shards: int, *, in_shard_order: bool):
-        self._nodes, self._shards, self._in_shard_order = nodes, shards, in_shard_order
+    def __init__(self, nodes: tuple[str, ...], shards: Sequence[int], *, in_shard_order: bool):
+        self._nodes, self._in_shard_order = nodes, in_shard_order
+        self._turns = itertools.cycle(shards)
         self._inside: dict[tuple[int, int, int], tuple[Rollout, int]] = {}
         self._held: dict[int, Rollout] = {}  # by shard; complete before one of a lower shard
-        self._next = 0
+        self._next = next(self._turns)
 
     @property
     def inside(self) -> int:
@@ -55,7 +57,7 @@ class Stages:
         sends = []
         while (held := self._held.pop(self._next, None)) is not None:
             sends.append((self._nodes[0], self._go(held, 0)))
-            self._next = (self._next + 1) % self._shards
+            self._next = next(self._turns)
         return sends
 
     def leave(self, event: Transformed) -> Left | None:

@@ -25,24 +25,38 @@ class Format(msgspec.Struct):
     format: int
 
 
-class Counters(msgspec.Struct, kw_only=True):
-    """What a run keeps that belongs to no part alone.
+class FlowCounters(msgspec.Struct, kw_only=True):
+    """What a flow keeps that belongs to no part of it alone.
 
     Attributes:
         settled: Tickets whose updates are committed or skipped, at the last checkpoint.
-        elapsed_s: Seconds of training until then.
-        checkpoint: Its serial number.
-        stale: Events ignored because they named nothing that was expected.
         rollouts_dropped: Rollouts whose env node died while it collected them, and late ones.
-        begun_anew: Episodes that no resume went on with: if any, the run is not exact.
     """
 
     settled: int = 0
+    rollouts_dropped: int = 0
+
+
+class LifeCounters(msgspec.Struct, kw_only=True):
+    """The same of what is once in a run.
+
+    Attributes:
+        elapsed_s: Seconds of training until the last checkpoint.
+        checkpoint: Its serial number.
+        stale: Events ignored because they named nothing that was expected.
+        begun_anew: Episodes that no resume went on with: if any, the run is not exact.
+    """
+
     elapsed_s: float = 0.0
     checkpoint: int = 0
     stale: int = 0
-    rollouts_dropped: int = 0
     begun_anew: int = 0
+
+
+class Keyed(msgspec.Struct, kw_only=True):
+    """What the flows of further learners keep, by key: `encode` of their parts."""
+
+    flows: dict[str, bytes] = {}
 
 
 class SavedState:
@@ -77,6 +91,22 @@ class SavedState:
                 f"the scheduler's part of the checkpoint is damaged: {error}; "
                 "resume from an older checkpoint"
             ) from error
+
+    def of(self, key: str) -> SavedState:
+        """What the flow of a learner kept.
+
+        Raises:
+            CheckpointError: There was no such learner, or what it kept is damaged.
+        """
+        if not key:
+            return self
+        flows = self.part(Keyed).flows
+        if key not in flows:
+            raise CheckpointError(
+                f"the checkpoint belongs to a run without learner {key!r}; it has "
+                f"{', '.join(map(repr, ['', *flows]))}"
+            )
+        return SavedState(flows[key])
 
 
 def kept(kind: type[Part], saved: SavedState | None) -> Part:

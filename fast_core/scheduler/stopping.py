@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fast_core.events import StopReason
 from fast_core.scheduler.ratio import Ratio
-from fast_core.scheduler.settings import SchedulerSettings
+from fast_core.scheduler.settings import FlowSettings
 from fast_core.scheduler.settled import Settled
 
 
@@ -31,7 +31,7 @@ class Ending:
 
 
 def tickets_needed(
-    settings: SchedulerSettings, progress: Settled, ratio: Ratio, settled: int
+    settings: FlowSettings, progress: Settled, ratio: Ratio, settled: int
 ) -> int | None:
     """Number of tickets the whole run can need, None if nothing bounds it.
 
@@ -49,17 +49,13 @@ def tickets_needed(
     return None if needed is None else settled + max(needed, 0)
 
 
-def limit_reached(
-    settings: SchedulerSettings, progress: Settled, elapsed_s: float, time_is_up: bool
-) -> str | None:
-    """Which limit on steps, updates or time has been reached, with numbers; None for none."""
+def limit_reached(settings: FlowSettings, progress: Settled) -> str | None:
+    """Which limit on steps or updates has been reached, with numbers; None for none."""
     env_steps, updates = progress.env_steps, progress.updates
     if settings.stop_env_steps is not None and env_steps >= settings.stop_env_steps:
         return f"{env_steps} env steps trained (stop.env_steps: {settings.stop_env_steps})"
     if settings.stop_updates is not None and updates >= settings.stop_updates:
         return f"{updates} updates (stop.updates: {settings.stop_updates})"
-    if time_is_up:
-        return f"{elapsed_s:.1f} s of training (stop.time_s: {settings.stop_time_s:g})"
     return None
 
 

@@ -29,10 +29,12 @@ class Merged(NamedTuple):
 
     Attributes:
         rollouts: Its rollouts, in training order.
+        rows: Environment steps in them.
         granted: Optimizer steps that it grants.
     """
 
     rollouts: list[Rollout]
+    rows: int
     granted: int
 
 
@@ -104,8 +106,8 @@ class Tickets:
         rollout.place = Place.DROPPED
         return counted
 
-    def merge(self, granted: int, *, in_shard_order: bool) -> list[Rollout] | None:
-        """Form the next ticket, which grants ``granted`` steps, if it can be formed now.
+    def merge(self, *, in_shard_order: bool) -> list[Rollout] | None:
+        """Form the next ticket, which is then to `train`, if it can be formed now.
 
         Returns:
             Its rollouts in training order, by shard or by completion, or None.
@@ -120,13 +122,16 @@ class Tickets:
         key = _by_shard if in_shard_order else _by_completion
         chosen.sort(key=key)
         self._mark(chosen)
-        self._training.append(Merged(chosen, granted))
         return chosen
 
-    def settle(self) -> list[Rollout]:
-        """Settle the next ticket; returns its rollouts, whose slots may be freed."""
+    def train(self, merged: Merged) -> None:
+        """Count the ticket that was formed as one that trains."""
+        self._training.append(merged)
+
+    def settle(self) -> Merged:
+        """Settle the next ticket, whose slots may be freed."""
         self.settled += 1
-        return self._training.popleft().rollouts
+        return self._training.popleft()
 
     def _due_are_ready(self) -> bool:
         """Move what must join the next ticket to ``_due``; False while one of it still runs."""

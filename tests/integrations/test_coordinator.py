@@ -130,7 +130,6 @@ def test_lag_is_bounded_nothing_is_lost_and_order_is_kept(data: st.DataObject) -
     trained = [order for one, _ in host.rounds for order in one.orders]
     assert Counter(trained) == Counter([*host.acted]), "each collection trains once"
     assert told.env_steps_trained == told.env_steps_collected == sum(host.rows.values())
-    assert told.rows_dropped == 0
     if ratio:
         assert sum(granted) == int(ratio * told.env_steps_trained)
     else:
@@ -185,14 +184,14 @@ def test_weights_are_exchanged_every_few_rounds() -> None:
 def test_degree_that_falls_asks_for_the_weights_that_it_needs() -> None:
     """Else nothing could be collected any more: all was trained, with weights of before."""
     core = coordinator(degree=-1, sync_interval=4, max_updates=60)
-    assert core._auto is not None
-    core._auto._kept.degree = 3
+    assert core._flow.auto is not None
+    core._flow.auto.state().degree = 3
     (order,) = core.start_collections(0.0)
     core.collected(order.shard, 0, 1, 0.0)
     assert core.start_training(0.0)
     core.trained(1, 0.0, exchanged=core.exchange_due)
     assert core.can_collect() and not core.exchange_due
-    core._auto._kept.degree = 0
+    core._flow.auto.state().degree = 0
     assert not core.can_collect() and core.exchange_due
     core.exchanged()
     assert core.can_collect() and not core.exchange_due

@@ -122,6 +122,8 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "stragglers",
     }
     assert changes.keys() <= values.keys() | more
+    if "replay" in changes:
+        values["replay_ratio"] = "1"
     values |= changes
     kinds = {"env": "env_nodes", "evaluator": "evaluator", "policy": "other_nodes"}
     kinds["replay"] = "replay"
@@ -290,7 +292,7 @@ class World:
 
     def use_degree(self, degree: int) -> None:
         """Let the run go on at another degree, from its next event on."""
-        auto = self.scheduler._life.auto
+        auto = self.scheduler._life.flow.auto
         assert auto is not None
         auto.state().degree = degree
 

@@ -43,7 +43,7 @@ def test_unassigned_shard_gets_no_work() -> None:
     ledger = Ledger(1, [0, 0], [0, 0])
     ledger.assign(1, "env0")
     assert start(ledger).order.shard == 1
-    assert not ledger.has_idle
+    assert not ledger.has_idle()
 
 
 def test_idle_shards_are_served_least_started_first_then_by_index() -> None:
@@ -69,12 +69,12 @@ def test_rollout_ids_count_within_the_shard() -> None:
 def test_shard_without_a_free_slot_waits_for_training() -> None:
     ledger = assigned(1, 2)
     first = start(ledger)
-    assert not ledger.has_idle, "a shard runs one rollout at a time"
+    assert not ledger.has_idle(), "a shard runs one rollout at a time"
     ledger.complete(rollout_ready("env0", first.order, 0))
     second = start(ledger)
     assert (first.order.slot, second.order.slot) == (0, 1)
     ledger.complete(rollout_ready("env0", second.order, 0))
-    assert not ledger.has_idle, "both slots hold untrained rollouts"
+    assert not ledger.has_idle(), "both slots hold untrained rollouts"
     train(ledger, first)
     assert start(ledger).order.slot == 0
 
@@ -85,10 +85,10 @@ def test_slot_freed_while_the_shard_runs_makes_it_idle_only_later() -> None:
     ledger.complete(rollout_ready("env0", first.order, 0))
     second = start(ledger)
     train(ledger, first)
-    assert not ledger.has_idle
+    assert not ledger.has_idle()
     ledger.complete(rollout_ready("env0", second.order, 0))
     assert start(ledger).order.slot == 0
-    assert not ledger.has_idle, "the shard waits once, not twice"
+    assert not ledger.has_idle(), "the shard waits once, not twice"
 
 
 def test_slot_cannot_be_freed_before_training() -> None:

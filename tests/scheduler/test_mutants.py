@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from fast_core.events import Leave, RolloutOrder, RolloutReady, ScaleRequested, Serve
-from fast_core.scheduler import decisions
+from fast_core.scheduler import flow
 from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.ledger import Ledger, Rollout
 from fast_core.scheduler.ratio import Ratio
@@ -102,7 +102,7 @@ def trains_before_the_data(sound: Sound) -> Sound:
 
 def takes_a_step_too_many(sound: Sound) -> Sound:
     """Tickets grant more optimizer steps than the replay ratio does."""
-    return lambda self, env_steps: sound(self, env_steps) + 1
+    return lambda self, env_steps, rows: sound(self, env_steps, rows) + 1
 
 
 def takes_arrival_order(sound: Sound) -> Sound:
@@ -203,8 +203,8 @@ def simulate_some() -> None:
 
 MUTANTS = {
     overwrites_a_finished_round: (Ledger, "complete"),
-    admits_one_ticket_too_many: (decisions, "places"),
-    admits_one_rollout_too_many: (decisions, "places"),
+    admits_one_ticket_too_many: (flow, "places"),
+    admits_one_rollout_too_many: (flow, "places"),
     trains_one_ticket_too_late: (Ledger, "start"),
     drops_a_shard: (Tickets, "merge"),
     forgets_a_shard: (Ledger, "_wait"),

@@ -51,7 +51,7 @@ def make_state(**changes: object) -> SavedState:
 )
 def test_fractions_are_carried_from_ticket_to_ticket(text: str, grants: list[int]) -> None:
     ratio = make_ratio(text)
-    assert [ratio.grant(20 * ticket) for ticket in range(len(grants))] == grants
+    assert [ratio.grant(20 * ticket, 20) for ticket in range(len(grants))] == grants
 
 
 def test_a_decimal_is_taken_as_written_for_ever() -> None:
@@ -61,7 +61,7 @@ def test_a_decimal_is_taken_as_written_for_ever() -> None:
 
 def test_the_first_steps_grant_nothing() -> None:
     ratio = make_ratio("1", starts=30)
-    assert [ratio.grant(20 * ticket) for ticket in range(4)] == [0, 10, 20, 20]
+    assert [ratio.grant(20 * ticket, 20) for ticket in range(4)] == [0, 10, 20, 20]
     assert ratio.learning_from == 30
 
 
@@ -73,7 +73,7 @@ def test_grants_are_the_floor_of_what_is_due(
     for ticket in range(tickets):
         before, after = 2 * rows * ticket, 2 * rows * (ticket + 1)
         due += sum(Fraction(text) for step in range(before, after) if step >= starts)
-        granted += ratio.grant(before)
+        granted += ratio.grant(before, 2 * rows)
         assert granted <= due < granted + 1
         assert granted == ratio.granted_by(after)
 
@@ -95,7 +95,7 @@ def test_learning_from_rollouts_grants_the_same_every_time(
     granted: int, rows: int, ticket: int, updates: int
 ) -> None:
     ratio = Ratio(make_settings(updates_granted=granted, rows_per_rollout=rows), None)
-    assert ratio.grant(2 * rows * ticket) == granted
+    assert ratio.grant(2 * rows * ticket, 2 * rows) == granted
     if granted:
         assert ratio.tickets_for(updates, 2 * rows * ticket) == max(0, -(-updates // granted))
 
@@ -106,14 +106,14 @@ def test_resumed_with_its_contents_the_replay_goes_on() -> None:
     )
     ratio = make_ratio("0.7", starts=1000, state=state)
     assert (ratio.learning_from, ratio.state().updates_before) == (17, 2)
-    assert ratio.grant(60) == 63 * 7 // 10 - 43 * 7 // 10
+    assert ratio.grant(60, 20) == 63 * 7 // 10 - 43 * 7 // 10
 
 
 def test_resumed_without_its_contents_the_replay_is_filled_anew_first() -> None:
     state = make_state(env_steps=60, updates=5, learning_from=17, replay_kept=False)
     ratio = make_ratio("1", starts=30, state=state)
     assert (ratio.learning_from, ratio.state().updates_before) == (90, 5)
-    assert [ratio.grant(steps) for steps in (60, 80, 100)] == [0, 10, 20]
+    assert [ratio.grant(steps, 20) for steps in (60, 80, 100)] == [0, 10, 20]
 
 
 def test_what_the_checkpoint_holds_counts_and_not_what_the_next_one_will() -> None:

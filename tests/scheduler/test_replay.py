@@ -229,7 +229,9 @@ def test_ratio_is_kept_by_any_run(
     assert simulate(world, seed=seed, scale_ms=scale[slow], events=kill).reason == "finished"
     statistics = world.scheduler.statistics()
     assert statistics.updates == world.audit.steps_settled == statistics.updates_granted
-    assert statistics.updates == world.scheduler._life.ratio.granted_by(statistics.env_steps_trained)
+    assert statistics.updates == world.scheduler._life.flow.ratio.granted_by(
+        statistics.env_steps_trained
+    )
 
 
 # --- resuming ----------------------------------------------------------------------------------

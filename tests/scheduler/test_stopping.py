@@ -59,17 +59,17 @@ def test_tickets_needed_for_updates_follow_the_ratio(
 
 
 @pytest.mark.parametrize(
-    ("limits", "env_steps", "updates", "time_is_up", "text"),
+    ("limits", "env_steps", "updates", "text"),
     [
-        ({}, 99, 0, False, None),
-        ({}, 100, 0, False, "100 env steps trained (stop.env_steps: 100)"),
-        ({"stop_updates": 8}, 40, 7, False, None),
-        ({"stop_updates": 8}, 40, 8, False, "8 updates (stop.updates: 8)"),
-        ({"stop_time_s": 5.0}, 40, 8, True, "5.1 s of training (stop.time_s: 5)"),
+        ({}, 99, 0, None),
+        ({}, 100, 0, "100 env steps trained (stop.env_steps: 100)"),
+        ({"stop_updates": 8}, 40, 7, None),
+        ({"stop_updates": 8}, 40, 8, "8 updates (stop.updates: 8)"),
+        ({"stop_env_steps": None, "stop_time_s": 5.0}, 40, 8, None),
     ],
 )
 def test_limit_reached(
-    limits: dict[str, object], env_steps: int, updates: int, time_is_up: bool, text: str | None
+    limits: dict[str, object], env_steps: int, updates: int, text: str | None
 ) -> None:
     settings = make_settings(**limits)
-    assert limit_reached(settings, at(env_steps, updates), 5.1, time_is_up) == text
+    assert limit_reached(settings, at(env_steps, updates)) == text

@@ -1,6 +1,6 @@
 from fast_core.events import RolloutOrder
 from fast_core.scheduler.ledger import Place, Rollout
-from fast_core.scheduler.tickets import Tickets
+from fast_core.scheduler.tickets import Merged, Tickets
 
 
 class Bench:
@@ -27,9 +27,10 @@ class Bench:
         return self.merge()
 
     def merge(self) -> str | None:
-        merged = self.tickets.merge(self.tickets.merged, in_shard_order=self.degree == 0)
+        merged = self.tickets.merge(in_shard_order=self.degree == 0)
         if merged is None:
             return None
+        self.tickets.train(Merged(merged, 10 * len(merged), self.tickets.merged - 1))
         names = {id(rollout): name for name, rollout in self.rollouts.items()}
         return "".join(names[id(rollout)] for rollout in merged)
 
@@ -80,10 +81,10 @@ def test_tickets_settle_in_order_and_rest_means_nothing_is_open() -> None:
     bench.complete("a")
     assert (tickets.merged, tickets.settled, tickets.training) == (2, 0, 2)
     assert tickets.next_to_settle is not None and tickets.next_to_settle.granted == 0
-    assert [rollout.order.shard for rollout in tickets.settle()] == [1]
+    assert [rollout.order.shard for rollout in tickets.settle().rollouts] == [1]
     assert not tickets.quiescent
     assert tickets.next_to_settle.granted == 1
-    assert [rollout.order.shard for rollout in tickets.settle()] == [0]
+    assert [rollout.order.shard for rollout in tickets.settle().rollouts] == [0]
     assert tickets.quiescent and tickets.next_to_settle is None
 
 

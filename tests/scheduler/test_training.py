@@ -167,7 +167,7 @@ def test_episodes_are_counted_in_training_order() -> None:
     statistics = world.scheduler.statistics()
     assert (statistics.episodes, statistics.quarantined) == (3, 2)
     assert statistics.return_mean == 4.0 and statistics.length_mean == 2.0
-    assert world.scheduler._life.episodes.recent_returns == [1.0, 5.0, 6.0]
+    assert world.scheduler._life.flow.episodes.recent_returns == [1.0, 5.0, 6.0]
 
 
 def test_means_are_over_the_last_hundred_episodes() -> None:
