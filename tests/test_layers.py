@@ -102,6 +102,20 @@ CIRCULAR = {"fast_core.algos", "fast_core.launcher"}
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 
+# Who may ask a plan, or a configuration, what kind of run it is: the parts that follow from it.
+# All others read roles and structures, which the parts bring (`fast_core.run.parts`).
+PARTS = (
+    "fast_core.config",
+    "fast_core.run",
+    "fast_core.nodes.collect",
+    "fast_core.nodes.act",
+    "fast_core.nodes.learn",
+    "fast_core.nodes.replay",
+    "fast_core.screens.tiles",
+)
+KINDS = {"replays", "evaluates", "averages", "keeps_replay", "policy_nodes"}
+COUNTS = {"optimizers", "count", "every_env_steps"}  # compared with one, or with None
+
 Imports = Mapping[str, set[str]]
 
 
@@ -313,6 +327,31 @@ def test_only_one_module_decodes_what_others_may_have_written() -> None:
     assert found - trusted == {"fast_core.system.decoding"}
 
 
+def asked(text: str) -> list[str]:
+    """What kind of run it is, asked of a plan or a configuration."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr in KINDS:
+            found += [node] if _of_a_run(node.value) else []
+        elif isinstance(node, ast.Compare) and all(map(_is_few, node.comparators)):
+            asks = isinstance(node.left, ast.Attribute) and node.left.attr in COUNTS
+            found += [node] if asks and _of_a_run(node.left) else []
+    return [ast.unparse(node) for node in found]
+
+
+def _of_a_run(node: ast.expr) -> bool:
+    return re.search(r"\b_?(plan|config|optimizer|evaluation)\b", ast.unparse(node)) is not None
+
+
+def _is_few(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (0, 1, None)
+
+
+def test_only_the_parts_of_a_run_ask_what_kind_it_is() -> None:
+    found = {name: asked(text) for name, text in read(ROOT).items() if not _within(name, PARTS)}
+    assert {name: what for name, what in found.items() if what} == {}
+
+
 # --- the checks themselves -----------------------------------------------------------------------
 
 
@@ -373,6 +412,24 @@ def test_length_check_counts_lines_but_not_docstrings() -> None:
     body = "    x = 1\n" * MOST_LINES_OF_A_FUNCTION
     assert list(long_functions(f"def f():\n    {doc}\n    x = 1\n")) == []
     assert list(long_functions(f"def f():\n    {doc}\n{body}")) == [("f", 61)]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("if self._plan.replays: pass", True),
+        ("x = () if context.plan.config.replays else y", True),
+        ("if plan.optimizers > 1: pass", True),
+        ("many = config.nodes.optimizer.count == 1", True),
+        ("plays = evaluation.every_env_steps is not None", True),
+        ("if interrupts.count > 1: pass", False),
+        ("for name in plan.names.replay: pass", False),
+        ("share = rows // config.nodes.optimizer.count", False),
+        ("if settings.replays: pass", False),
+    ],
+)
+def test_question_check_sees(text: str, asks: bool) -> None:
+    assert bool(asked(text)) is asks
 
 
 def test_library_check_sees_submodules() -> None:

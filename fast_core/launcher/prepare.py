@@ -9,14 +9,12 @@ import msgspec
 
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
-from fast_core.launcher.replay_rules import check_replay
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.changes import changeable
-from fast_core.run.columns import check_columns
-from fast_core.run.names import EVALUATOR, METRICS, REPLAY, Role
-from fast_core.run.parts import parts_of, scales
+from fast_core.run.names import METRICS, Role
+from fast_core.run.parts import names_of, parts_of, scales
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import Budget, SchedulerSettings
@@ -103,7 +101,7 @@ def _with_steps(config: RunConfig, environment: EnvironmentSpec) -> RunConfig:
     if config.rollout.steps != "auto":
         return config
     steps = DEFAULT_STEPS
-    if config.replays:
+    if names_of(config).replay:
         flops = config.algorithm.update_flops(environment, config.envs)
         update_s = UPDATE_S + flops / FLOPS_PER_S
         row_s = max(STEP_S, update_s * float(config.scheduler.ratio))
@@ -147,11 +145,8 @@ def make_plan(
         made_s=made_s,
     )
     plan.blueprint.check(environment, plan.learner_setup)
-    check_columns(plan)
-    if plan.replays:
-        check_replay(plan)
-    else:
-        _check_granted(plan)
+    for part in plan.parts:
+        part.check(plan)
     exact = config.checkpoint.exact
     promised = "a run at off_policy_degree 0" if exact == "auto" else "it"
     must = exact == "require" or (exact == "auto" and config.degree == 0)
@@ -163,15 +158,6 @@ def make_plan(
             "checkpoint.exact=never."
         )
     return with_structures(plan)
-
-
-def _check_granted(plan: RunPlan) -> None:
-    granted: object = plan.blueprint.updates_granted(plan.config.rows_per_ticket)
-    if not isinstance(granted, int) or granted < 0:
-        raise ConfigError(
-            f"algorithm.name {plan.config.algorithm.name!r}: updates_granted() must return the "
-            f"number of optimizer steps of a ticket; got {granted!r}"
-        )
 
 
 def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
@@ -200,7 +186,6 @@ def scheduler_settings(
     """
     config, rollout = plan.config, plan.config.rollout
     evaluation, stop = config.evaluation, config.stop
-    granted = 0 if plan.replays else plan.blueprint.updates_granted(config.rows_per_ticket)
     dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.added_nodes))
     apart = {*wired.savers, *wired.optional}
@@ -214,8 +199,8 @@ def scheduler_settings(
         balance=config.nodes.env.balance and dies,
         balance_policies=config.nodes.policy.balance and dies,
         optimizers=plan.names.optimizers,
-        replay=REPLAY if plan.replays else None,
-        evaluator=EVALUATOR if plan.evaluates else None,
+        replay=next(iter(plan.names.replay), None),
+        evaluator=next(iter(plan.names.evaluator), None),
         other_nodes=(*plan.names.policy, METRICS, *others),
         savers=wired.savers,
         optional=wired.optional,
@@ -233,8 +218,8 @@ def scheduler_settings(
         auto_degree=config.scheduler.auto,
         slots_per_shard=slots_per_shard(plan),
         rows_per_rollout=rollout.envs_per_shard * config.steps,
-        updates_granted=granted,
-        replay_ratio=str(config.scheduler.replay_ratio) if plan.replays else None,
+        updates_granted=plan.updates_granted,
+        replay_ratio=str(config.scheduler.replay_ratio) if plan.names.replay else None,
         learning_starts=config.replay.learning_starts,
         replay_kept=config.checkpoint.replay,
         nonfinite_share=config.environment.nonfinite_share,
@@ -287,13 +272,9 @@ def identity(config: RunConfig) -> dict[str, str]:
         },
         "environment.action_mask": config.environment.action_mask,
         "algorithm.name": config.algorithm.name,
-        "nodes.extra": config.nodes.extra,
     }
-    if config.rollout.steps != "auto" or not config.replays:  # else it is not known yet
-        values["rollout"] = msgspec.structs.replace(config.rollout, steps=config.steps)
-    if config.replays:
-        values["replay.capacity"] = config.replay.capacity
-        values["replay.prioritized"] = config.replay.prioritized
+    for part in parts_of(config, 0):
+        values |= part.identity(config)
     return {
         key: msgspec.json.encode(value, order="sorted").decode() for key, value in values.items()
     }

@@ -27,7 +27,7 @@ from fast_core.launcher.topology import optional_nodes, warm
 from fast_core.launcher.verdict import Findings
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import Names, Role
-from fast_core.run.parts import roles_of
+from fast_core.run.parts import names_of, roles_of
 from fast_core.run.plan import RunPlan
 from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
@@ -93,7 +93,7 @@ def process_tree(
 def preloaded(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the torch of a single learner is imported in its own process."""
     blueprint, optimizer = config.algorithm, config.nodes.optimizer
-    learners = optimizer.count > 1 and blueprint.uses_torch(
+    learners = len(names_of(config).optimizers) > 1 and blueprint.uses_torch(
         device=optimizer.device, compile=optimizer.compile
     )
     surely = config.policy.backend == "auto" and (

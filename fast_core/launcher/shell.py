@@ -143,7 +143,7 @@ class Shell:
         self.plan = replace(plan, changed=begun.changed)
         self.began_env_steps, self.began_updates = begun.env_steps_trained, begun.updates
         self.began_elapsed_s = begun.elapsed_s
-        counters = ReplayCounters(plan, stats) if plan.replays else None
+        counters = ReplayCounters.of(plan, stats)
         self._rows = MetricsRows(plan.config.metrics.interval_s, begun, counters)
         self.take(Tick())
         self._recorder = self._record(settings) if plan.config.diagnostics.schedule else None

@@ -69,8 +69,7 @@ class Supervisor:
         self._next_draw_s = self._next_look_s = 0.0
         self._seen_interrupts = 0
         self._last_save: LastSave | None = None
-        learners = plan.names.optimizers if plan.replays else ()
-        self._learners = [memory.stats(name) for name in learners]
+        self._learners = [memory.stats(name) for name in plan.names.optimizers]
         self._stalls = StallDetector(plan, memory, self._executes)
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
         self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fast_core.config import RunConfig
-from fast_core.errors import TopologyError
+from fast_core.errors import ConfigError, TopologyError
 from fast_core.events import (
     Assign,
     Change,
@@ -32,6 +32,7 @@ from fast_core.events import (
 )
 from fast_core.launcher.ownership import check_declared, check_writers, own_structures
 from fast_core.launcher.wiring import check_messages, extra_nodes, node_class, wiring
+from fast_core.memory import RolloutStore
 from fast_core.nodes.node import Node
 from fast_core.run.names import Role
 from fast_core.run.parts import roles_of
@@ -79,11 +80,21 @@ def with_structures(plan: RunPlan) -> RunPlan:
 
     Raises:
         TopologyError: As `fast_core.launcher.ownership`.
+        ConfigError: One takes rollouts, and there are none.
     """
-    own = tuple(own_structures(plan, extra_nodes(plan.config.added_nodes)))
+    extras = extra_nodes(plan.config.added_nodes)
+    own = tuple(own_structures(plan, extras))
     plan = replace(plan, own=own)
+    table = tuple(structures(plan))
+    stages = wiring(extras).stages
+    if stages and all(row.kind is not RolloutStore for row in table):
+        raise ConfigError(
+            f"nodes.extra has {', '.join(stages)}, which takes rollouts (Transform); "
+            f"algorithm.name {plan.config.algorithm.name!r} learns from replay, whose env nodes "
+            "hand on no rollouts. Remove it, or wrap the environment instead."
+        )
     nodes = {name: node_class(plan.roles[name].node_class) for name in plan.names.possible}
-    check_writers(tuple(structures(plan)), nodes, plan.names.extra)
+    check_writers(table, nodes, plan.names.extra)
     return plan
 
 

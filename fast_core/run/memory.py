@@ -127,6 +127,10 @@ class RunMemory:
         seen._who, seen._given = who, families | GIVEN
         return seen
 
+    def __contains__(self, name: str) -> bool:
+        """Whether the run's table has a structure of this name."""
+        return name in self._table
+
     def at(self, kind: type[S], name: str, **options: Any) -> S:
         """The structure ``name`` of the run's table, attached to.
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from fast_core.memory import Layout, PriorityTree, memory_available
+from fast_core.memory import Layout, memory_available
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
 from fast_core.screens.tiles import tiles
 
 SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
-COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written
 
 
 def private_nbytes(plan: RunPlan) -> int:
-    """What the replay node takes by itself that grows with the replay: the priorities' sums.
-
-    Their leaves too, unless they are in the segment because they are to outlive it.
-    """
-    if not (plan.replays and plan.config.replay.prioritized):
-        return 0
-    leaves = rows_per_log(plan) * plan.config.envs
-    copied = COPIED_BYTES * leaves if plan.saves and plan.config.checkpoint.replay else 0
-    shared = COPIED_BYTES * leaves if plan.keeps_replay else 0
-    return PriorityTree.nbytes(leaves) - shared + copied
+    """What nodes take by themselves that grows with the configuration."""
+    return sum(part.private_nbytes(plan) for part in plan.parts)
 
 
 def arithmetic(plan: RunPlan, layout: Layout) -> str:
@@ -43,10 +34,10 @@ def arithmetic(plan: RunPlan, layout: Layout) -> str:
 
 def fitting(plan: RunPlan, layout: Layout) -> str:
     """The capacity of the replay with which the rest would fit, if that is what is too large."""
-    if not plan.replays:
-        return ""
     grows = ("replay/", "priorities")
     replay = sum(each.nbytes for each in layout.describe() if each.name.startswith(grows))
+    if not replay:
+        return ""
     growing = replay + private_nbytes(plan)
     free = memory_available()
     limits = [free.ram_bytes, free.cgroup_bytes]

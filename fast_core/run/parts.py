@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from fast_core.config import PAGE, RunConfig
-from fast_core.memory import Structure
+from fast_core.errors import ConfigError
+from fast_core.memory import PriorityTree, Structure
+from fast_core.run.columns import check_columns
 from fast_core.run.names import Names, Role
 from fast_core.run.plan import Part, RunPlan
+from fast_core.run.replay_rules import check_optimizers, check_replay
 from fast_core.run.structures import (
     of_evaluation,
     of_learning,
@@ -17,6 +22,7 @@ from fast_core.run.structures import (
     of_replay,
     of_shards,
     of_tiles,
+    rows_per_log,
 )
 
 ENV = "fast_core.nodes.collect.env:EnvNode"
@@ -26,6 +32,7 @@ OPTIMIZER = "fast_core.nodes.learn.optimizer:OptimizerNode"
 REPLAY_OPTIMIZER = "fast_core.nodes.learn.replay_optimizer:ReplayOptimizerNode"
 EVALUATOR = "fast_core.nodes.act.evaluator:EvaluatorNode"
 METRICS = "fast_core.nodes.metrics:MetricsNode"
+COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written
 
 
 class Learn(Part):
@@ -43,6 +50,17 @@ class Learn(Part):
         """What is published."""
         return of_learning(plan)
 
+    def check(self, plan: RunPlan) -> None:
+        """What a ticket grants is a number."""
+        if plan.replays:
+            return
+        granted: object = plan.blueprint.updates_granted(plan.config.rows_per_ticket)
+        if not isinstance(granted, int) or granted < 0:
+            raise ConfigError(
+                f"algorithm.name {plan.config.algorithm.name!r}: updates_granted() must return the "
+                f"number of optimizer steps of a ticket; got {granted!r}"
+            )
+
 
 class Share(Part):
     """Several optimizers share the work of learning."""
@@ -50,6 +68,10 @@ class Share(Part):
     def structures(self, plan: RunPlan) -> Iterator[Structure]:
         """What they tell each other."""
         return of_optimizers(plan)
+
+    def check(self, plan: RunPlan) -> None:
+        """The algorithm can be shared."""
+        check_optimizers(plan)
 
 
 class Evaluate(Part):
@@ -94,6 +116,17 @@ class Collect(Part):
         """Where experience goes, and what is asked for it."""
         return of_shards(plan)
 
+    def check(self, plan: RunPlan) -> None:
+        """What is declared of a step can be stored."""
+        check_columns(plan)
+
+    def identity(self, config: RunConfig) -> dict[str, object]:
+        """How much a ticket collects, unless it is not known yet."""
+        rollout = config.rollout
+        if rollout.steps == "auto" and config.replays:
+            return {}
+        return {"rollout": msgspec.structs.replace(rollout, steps=config.steps)}
+
 
 class Replay(Part):
     """A node draws batches from what was collected."""
@@ -105,6 +138,24 @@ class Replay(Part):
     def structures(self, plan: RunPlan) -> Iterator[Structure]:
         """What it exchanges with the optimizers."""
         return of_replay(plan)
+
+    def private_nbytes(self, plan: RunPlan) -> int:
+        """The priorities' sums, and their leaves unless they are to outlive the node."""
+        if not plan.config.replay.prioritized:
+            return 0
+        leaves = rows_per_log(plan) * plan.config.envs
+        copied = COPIED_BYTES * leaves if plan.saves_replay else 0
+        shared = COPIED_BYTES * leaves if plan.keeps_replay else 0
+        return PriorityTree.nbytes(leaves) - shared + copied
+
+    def identity(self, config: RunConfig) -> dict[str, object]:
+        """What is kept of what was collected."""
+        replay = config.replay
+        return {"replay.capacity": replay.capacity, "replay.prioritized": replay.prioritized}
+
+    def check(self, plan: RunPlan) -> None:
+        """It can be drawn from."""
+        check_replay(plan)
 
 
 class Write(Part):
@@ -122,6 +173,10 @@ class Added(Part):
         """One for each entry."""
         for extra in config.nodes.extra:
             yield Role(extra.node_name, extra.node, settings=extra.settings)
+
+    def identity(self, config: RunConfig) -> dict[str, object]:
+        """All of them."""
+        return {"nodes.extra": config.nodes.extra}
 
 
 class Watch(Part):

@@ -8,7 +8,7 @@ process computes the same offsets.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,6 +38,21 @@ class Part:
     def structures(self, plan: RunPlan) -> Iterable[Structure]:
         """Its shared memory, in the order of the places there."""
         return ()
+
+    def private_nbytes(self, plan: RunPlan) -> int:
+        """What its nodes take beside that and that grows with the configuration."""
+        return 0
+
+    def identity(self, config: RunConfig) -> Mapping[str, object]:
+        """Values by key that must be equal for one run to continue from another's checkpoint."""
+        return {}
+
+    def check(self, plan: RunPlan) -> None:
+        """Check that what it needs of the rest is there.
+
+        Raises:
+            ConfigError: It is not; names the key.
+        """
 
 
 @dataclass(frozen=True)
@@ -159,6 +174,16 @@ class RunPlan:
         return self.config.replays
 
     @property
+    def updates_granted(self) -> int:
+        """Optimizer steps that every ticket grants; 0 where they are granted by a ratio."""
+        return 0 if self.replays else self.blueprint.updates_granted(self.config.rows_per_ticket)
+
+    @property
+    def saves_replay(self) -> bool:
+        """Whether checkpoints hold what the replay does."""
+        return self.replays and self.saves and self.config.checkpoint.replay
+
+    @property
     def keeps_replay(self) -> bool:
         """Whether a replay node that dies is to have a successor that goes on where it was."""
         return self.replays and self.config.supervision.restarts.replay > 0
@@ -172,6 +197,11 @@ class RunPlan:
     def averages(self) -> bool:
         """Whether several optimizers take every step together."""
         return self.optimizers > 1 and self.config.nodes.optimizer.update == "allreduce"
+
+    @property
+    def shares_async(self) -> bool:
+        """Whether the first of several optimizers applies their gradients as they come."""
+        return self.optimizers > 1 and not self.averages
 
     @property
     def replay_spec(self) -> ReplaySpec:

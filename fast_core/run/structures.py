@@ -298,7 +298,7 @@ def moment_fields(plan: RunPlan) -> Fields:
     windows drawn, rejected, lapped and priorities refused for their value, or as stale; and how
     far each group of optimizers is.
     """
-    together = plan.optimizers == 1 or plan.averages
+    together = not plan.shares_async
     groups = 1 if together else plan.optimizers
     return (
         FieldSpec("positions", (plan.config.envs, 2), "uint64", "rollout"),

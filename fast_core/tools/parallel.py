@@ -28,6 +28,7 @@ from fast_core.config import file as config_file
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.metrics import MetricsRow
 from fast_core.monitor.metrics_file import read_rows
+from fast_core.run.parts import names_of
 from fast_core.system import resources, usage
 from fast_core.tools.demo import environment_of, first_there
 from fast_core.tools.sweep.child import Child
@@ -145,7 +146,7 @@ def side(config: RunConfig, workers: int, directory: str) -> RunConfig:
     """
     envs, nodes = config.rollout.envs_per_shard, config.nodes
     rollout = replace(config.rollout, shards=workers)
-    if config.rollout.steps != "auto" or not config.replays:
+    if config.rollout.steps != "auto" or not names_of(config).replay:
         steps = max(1, round(config.rows_per_ticket / (workers * envs)))
         rollout = replace(rollout, steps=steps)
     made = replace(
@@ -208,7 +209,8 @@ class Watch:
 
     def __init__(self, config: RunConfig, child: Child, log: Path) -> None:
         self.rows: list[MetricsRow] = []
-        self._child, self._log, self._needs_updates = child, log, config.replays
+        self._child, self._log = child, log
+        self._needs_updates = bool(names_of(config).replay)  # which begin later there
         self._folder = Path(config.directory) / config.name
 
     def until(self, time_s: float, *, rounds_after: MetricsRow | None = None) -> None:

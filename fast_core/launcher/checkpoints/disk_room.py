@@ -31,7 +31,7 @@ def check_disk(plan: RunPlan, there_bytes: int = 0) -> None:
     Raises:
         ConfigError: It has not; the message has the arithmetic.
     """
-    if not plan.replays or not plan.saves or not plan.config.checkpoint.replay:
+    if not plan.saves_replay:
         return
     free = shutil.disk_usage(plan.run_directory).free + there_bytes
     rows = list(_rows(plan))

@@ -53,7 +53,7 @@ def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict
     )
     # With all of them at once there is no one environment, and with replay the rollout that was
     # being made lay in the dead node's own memory.
-    if plan.replays or not at["environment"].isdecimal():
+    if f"rollouts/{row.shard}" not in memory or not at["environment"].isdecimal():
         return at
     action = memory.rollouts(row.shard).slot(row.slot)["action"]
     return at | {"last action": str(action[row.step, int(at["environment"])].tolist())}

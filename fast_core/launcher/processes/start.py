@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
 from fast_core.events import Assign
 from fast_core.run.changes import evaluated
+from fast_core.run.parts import names_of
 from fast_core.run.plan import RunPlan
 
 
@@ -40,8 +41,7 @@ def probe_start(config: RunConfig) -> ProbeStart:
     """What is to be looked at before a run."""
     nodes = config.nodes
     device = "cpu" if config.policy.placement == "env" else nodes.policy.device
-    evaluation = config.evaluation
-    evaluates = evaluation.every_env_steps is not None
+    evaluation, evaluates = config.evaluation, bool(names_of(config).evaluator)
     names = evaluation.environments if evaluates else ()
     return ProbeStart(
         environment=config.environment,

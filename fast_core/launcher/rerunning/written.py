@@ -29,7 +29,7 @@ def as_far_as_written(schedule: Schedule, part: Path, config: RunConfig) -> Sche
     Raises:
         CheckpointError: What it wrote can't be read.
     """
-    if not config.replays:
+    if not names_of(config).replay:
         return schedule
     left = _steps(part, config)
     for index, entry in enumerate(schedule.entries):
@@ -42,9 +42,9 @@ def as_far_as_written(schedule: Schedule, part: Path, config: RunConfig) -> Sche
 
 def _steps(part: Path, config: RunConfig) -> int:
     views, optimizer = read_views(of_node(part, REPLAY)), config.nodes.optimizer
-    if optimizer.count == 1 or optimizer.update == "allreduce":
-        return batches_in(views)
     first, *others = names_of(config).optimizers
+    if not others or optimizer.update == "allreduce":
+        return batches_in(views)
     begun = [len(read_bases(of_node(part, name))) for name in others]
     return steps_known(read_steps(of_node(part, first)), begun, views)
 

@@ -38,7 +38,7 @@ class Display:
         self._next_drain_s = 0.0
         self._before: dict[str, tuple[int, int]] = {}
         plan = shell.plan
-        self._replay = ReplayCounters(plan, shell.stats) if plan.replays else None
+        self._replay = ReplayCounters.of(plan, shell.stats)
         cores = resources.cores()
         word = "core" if cores.granted == 1 else "cores"
         self._cores = f"{cores.granted} {word} granted ({cores.limits})"

@@ -29,6 +29,11 @@ class ReplayCounters:
         self._rejected: float | None = None
         self._staleness: float | None = None
 
+    @classmethod
+    def of(cls, plan: RunPlan, stats: Mapping[str, StatsRow]) -> ReplayCounters | None:
+        """Those of any run; None where nobody draws."""
+        return cls(plan, stats) if plan.names.replay else None
+
     def read(self, scheduler: Statistics) -> ReplayView:
         """The counters now, and what the scheduler says about learning."""
         before, (replay, optimizers) = self._before, self._rows()
@@ -42,7 +47,7 @@ class ReplayCounters:
         config = self._plan.config
         self._age = _share(age_sum * config.envs, aged, self._age)
         self._rejected = _share(rejected, drawn + rejected + lapped, self._rejected)
-        if self._plan.optimizers > 1 and not self._plan.averages:
+        if self._plan.shares_async:
             self._staleness = _share(stale, steps, self._staleness)
         return ReplayView(
             rows=replay.live_rows,

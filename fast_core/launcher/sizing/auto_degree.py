@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from fast_core.memory import MemoryAvailable, RolloutStore
-from fast_core.run.columns import rollout_fields
 from fast_core.run.plan import RunPlan
+from fast_core.run.structures import structures
 
 SHARE = 8  # of what is free, one part for rollouts that nobody has asked for
 
@@ -19,14 +19,14 @@ def with_room(plan: RunPlan, free: MemoryAvailable) -> RunPlan:
     With replay there are none: rows lie in logs, whatever the degree.
     """
     config = plan.config
-    if not config.scheduler.auto or plan.replays:
+    stores = [row.shape for row in structures(plan) if row.kind is RolloutStore]
+    if not config.scheduler.auto or not stores:
         return plan
     limits = [free.ram_bytes, free.cgroup_bytes]
     if config.memory.backing == "posix":
         limits.append(free.shm_bytes)
     left = min(limit for limit in limits if limit is not None)
-    shards, envs = config.rollout.shards, config.rollout.envs_per_shard
-    round_bytes = shards * RolloutStore.nbytes(rollout_fields(plan), 1, config.steps, envs)
+    round_bytes = sum(RolloutStore.nbytes(fields, 1, *size) for fields, _, *size in stores)
     fits = max(1, left // SHARE // round_bytes - 1)
     if fits >= config.scheduler.max_auto_degree:
         return plan

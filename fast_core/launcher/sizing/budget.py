@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fast_core.config import RunConfig
+from fast_core.run.parts import names_of
 
 # A torch operation split over two threads costs about 20 us more to start and join (measured: a
 # round of 2x64 updates takes 19 ms on one thread and 55 ms on two); below this it never pays.
@@ -69,7 +70,8 @@ def core_budget(
         one_per_process: Whether an env node can have one environment only.
     """
     env_nodes, env_reason = _env_nodes(config, granted, one_per_process=one_per_process)
-    policy_nodes = config.nodes.policy.count if config.policy.placement == "node" else 0
+    names = names_of(config)
+    policy_nodes = len(names.policy)
     policy_threads, policy_reason = _policy_threads(
         config, granted, env_nodes, policy_nodes, node_threads
     )
@@ -77,7 +79,7 @@ def core_budget(
     learner_threads, learner_reason = _learner_threads(
         config, granted, taken, update_flops, splits=splits
     )
-    replay_reason = REPLAY_REASON if config.replays else ""
+    replay_reason = REPLAY_REASON if names.replay else ""
     reasons = (
         env_reason,
         _node_threads_reason(node_threads),
@@ -143,13 +145,13 @@ def _learner_threads(
     config: RunConfig, granted: int, taken: int, update_flops: float, *, splits: bool
 ) -> tuple[int, str]:
     """Threads of each optimizer."""
-    optimizer = config.nodes.optimizer
-    many = f" in each of {optimizer.count} optimizers" if optimizer.count > 1 else ""
+    optimizer, count = config.nodes.optimizer, config.nodes.optimizer.count
+    many = f" in each of {count} optimizers" if count > 1 else ""
     if optimizer.threads != "auto":
         given = optimizer.threads
         return given, f"{_plural(given, 'learner thread')}{many}, as nodes.optimizer.threads says."
-    if optimizer.count > 1 and optimizer.update == "allreduce":
-        update_flops /= optimizer.count  # each differentiates its share of the rows
+    if optimizer.update == "allreduce":
+        update_flops /= count  # each differentiates its share of the rows
     if update_flops < THREADED_UPDATE_FLOPS:
         million = update_flops / 1e6
         small = f"an update of {million:.3g} MFLOP is too small to be split"
@@ -166,8 +168,8 @@ def _learner_threads(
         free, why = left, "what the nodes that collect meanwhile leave"
     else:
         free, why = granted, "the nodes that collect meanwhile leave too few, so it shares theirs"
-    if optimizer.count > 1:
-        free, why = max(1, free // optimizer.count), f"{why}, shared evenly"
+    if many:
+        free, why = max(1, free // count), f"{why}, shared evenly"
     if useful < free:
         free, why = useful, "more would have too little to do each"
     return free, f"{_plural(free, 'learner thread')}{many} of {_plural(granted, 'core')}: {why}."

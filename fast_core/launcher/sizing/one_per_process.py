@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
+from fast_core.run.parts import names_of
 from fast_core.spec import EnvironmentSpec
 
 
@@ -27,7 +28,7 @@ def check_one_per_process(config: RunConfig, environment: EnvironmentSpec) -> No
 def _conflicts(config: RunConfig) -> Iterator[tuple[str, object, str]]:
     """Key, value and what to do, of everything that puts two into one process."""
     rollout, evaluation, nodes = config.rollout, config.evaluation, config.nodes
-    plays = evaluation.every_env_steps is not None
+    plays = bool(names_of(config).evaluator)
     if config.mode == "inline" and (config.envs > 1 or plays):
         alone = "rollout.shards=1, rollout.envs_per_shard=1 and evaluation.every_env_steps=null"
         yield "mode", "inline", f"Set it to process, or {alone}."

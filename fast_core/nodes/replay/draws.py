@@ -204,7 +204,7 @@ class Replay:
         if config.replay.prioritized:
             replay, seed = config.replay, sequence(config.seed, Role.PRIORITY)
             self.tree = PriorityTree(self.reader.leaves, replay.alpha, replay.epsilon, seed)
-        together = plan.optimizers == 1 or plan.averages
+        together = not plan.shares_async
         parts = [slots] if together else [[each] for each in slots]
         self.groups = [Draws(plan, self.reader, self.tree, part) for part in parts]
         self.place = Place()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fast_core.config import RunConfig
+from fast_core.run.parts import names_of
 
 PROCESS_BYTES = 64 << 20  # of one process beside shared memory, with torch and a small simulator
 
@@ -52,8 +53,7 @@ def needed_cores(config: RunConfig) -> int:
     env = 1 if nodes.env.count == "auto" or config.mode == "inline" else nodes.env.count
     threads = 1 if nodes.optimizer.threads == "auto" else nodes.optimizer.threads
     learning = nodes.optimizer.count * (threads if nodes.optimizer.device == "cpu" else 1)
-    if config.policy.placement == "node":
-        env += nodes.policy.count
+    env += len(names_of(config).policy)
     take_turns = config.degree == 0 or config.mode == "inline"
     return max(env, learning) if take_turns else env + learning
 

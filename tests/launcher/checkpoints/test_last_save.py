@@ -125,7 +125,7 @@ def test_interrupted_run_waits_for_steps_on_replay_for_rounds_and_for_bytes(
         for tenth in range(1, 400):
             clock.now_s = 100.0 + tenth / 10
             if tenth < 30:
-                row.words[StatsColumn.BATCHES] += 1
+                row.words[StatsColumn.BATCHES] += replays
                 told.rounds += rounds
             elif tenth < 200:
                 told.so_far = SavedSoFar(tenth)
@@ -133,7 +133,7 @@ def test_interrupted_run_waits_for_steps_on_replay_for_rounds_and_for_bytes(
             if len(told.events) == 2:
                 ended_s = clock.now_s
                 break
-        # Without a replay only whole rounds count.
+        # Without a replay an optimizer counts nothing within a round.
         moves = replays or rounds > 0
         assert ended_s == pytest.approx(119.9 + DISK_S if moves else 100.0 + LIMIT_S, abs=0.2)
         last = told.events[-1]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from fast_core.algorithm import ReplaySpec
 from fast_core.errors import ConfigError
-from fast_core.launcher.wiring import extra_nodes, wiring
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
 
@@ -15,7 +14,7 @@ COMMIT_ROWS = 2  # most rows written between two commits: a step and a final obs
 
 
 def check_replay(plan: RunPlan) -> None:
-    """Check that the run can collect, draw and learn.
+    """Check that the run can collect and draw.
 
     Raises:
         ConfigError: It can't; names the key.
@@ -23,14 +22,6 @@ def check_replay(plan: RunPlan) -> None:
     _check_spec(plan)
     _check_rows(plan)
     _check_warmup(plan)
-    _check_optimizers(plan)
-    stages = wiring(extra_nodes(plan.config.added_nodes)).stages
-    if stages:
-        raise ConfigError(
-            f"nodes.extra has {', '.join(stages)}, which takes rollouts (Transform); "
-            f"algorithm.name {plan.config.algorithm.name!r} learns from replay, whose env nodes "
-            "hand on no rollouts. Remove it, or wrap the environment instead."
-        )
 
 
 def _check_spec(plan: RunPlan) -> None:
@@ -73,11 +64,13 @@ def _check_warmup(plan: RunPlan) -> None:
         )
 
 
-def _check_optimizers(plan: RunPlan) -> None:
-    """Several optimizers can share the work of this algorithm."""
+def check_optimizers(plan: RunPlan) -> None:
+    """Check that several optimizers can share the work of this algorithm.
+
+    Raises:
+        ConfigError: They can't; names the key.
+    """
     count, batch = plan.optimizers, plan.replay_spec.batch_size
-    if count == 1:
-        return
     name = plan.config.algorithm.name
     if plan.blueprint.exchanged(plan.environment) == 0:
         raise ConfigError(
