@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.stepping.batch import EnvBatch, FinishedEpisodes, ProgressWord, progress_words
-from fast_core.envs.stepping.open_episodes import read_progress
+from fast_core.envs.stepping.batch import EnvBatch
+from fast_core.envs.stepping.batch_state import FinishedEpisodes
+from fast_core.envs.stepping.open_episodes import ProgressWord, progress_words, read_progress
 from fast_core.seeding import Role
 from fast_core.spec import Column
 

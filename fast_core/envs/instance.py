@@ -42,6 +42,7 @@ class Instance:
     Attributes:
         spec: Its spaces and time limit.
         step: Call to step it; does not apply ``limit``.
+        where: Its place in the run, for errors.
         limit: Steps after which its caller must truncate an episode, or None.
         cast: What of its observations was cast, see `assign`.
         info: What came with the last `checked_step`.
@@ -72,7 +73,7 @@ class Instance:
             EnvironmentFailed: Its constructor raised.
         """
         self._options = config.reset_options
-        self._where = Whereabouts(
+        self.where = Whereabouts(
             environment=str(index), shard=shard, id=config.id, incarnation=incarnation
         )
         key = (role, shard, index, incarnation)
@@ -190,7 +191,7 @@ class Instance:
         action: object = None,
     ) -> EnvironmentFailed:
         """See `Whereabouts.failure`."""
-        return self._where.failure(when, cause, episode, seed, action)
+        return self.where.failure(when, cause, episode, seed, action)
 
     def render(self) -> object:
         """What it draws of its present state, in the render mode it was made with.

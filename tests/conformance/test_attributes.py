@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.instance import Instance
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.seeding import Role
@@ -79,7 +78,7 @@ def test_restored_episodes_are_stepped_again_with_what_they_began_with(make: Mak
     state = driver.batch.state()
     batch = make(pulled(5.0), 2)
     obs = np.zeros_like(driver.obs[0])
-    assert restore(batch, state, obs) == {}
+    assert batch.restore(state, obs) == {}
     assert batch.state() == state
     rest = go(Driver(batch, 2, obs), 6)
     assert column(rest, PULL) == [[2.0, 2.0]] * 2 + [[5.0, 5.0]] * 5

@@ -20,7 +20,6 @@ from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
 from fast_core.envs.drawing.drawable import Present
 from fast_core.envs.stepping.batch_state import BatchState, encode_state
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
@@ -143,7 +142,7 @@ def test_batch_says_where_each_open_episode_is(make: Maker) -> None:
     seed = EpisodeSeeds(1, ROLE, 2, 1)[2]
     assert batch.present(1) == Present(episode=2, seed=seed, step=2, total=1.0 + 2.0)
     again = make(toy("Counter", kwargs={"length": 3}))
-    restore(again, batch.state(), np.zeros((3, 3), np.float32))
+    again.restore(batch.state(), np.zeros((3, 3), np.float32))
     assert again.present(1) == batch.present(1)
 
 
@@ -498,7 +497,7 @@ def test_a_restored_batch_goes_on_as_if_it_had_not_stopped(
     state = stopped.batch.state()
     batch = make(config)
     obs = np.zeros_like(stopped.obs[0])
-    assert restore(batch, state, obs) == {}
+    assert batch.restore(state, obs) == {}
     assert np.array_equal(obs, stopped.obs[-1])
     assert batch.state() == state
     rest = Driver(batch, 3, obs).run(actions[stop:])
@@ -516,7 +515,7 @@ def test_restoring_works_after_many_steps_of_episodes_of_different_age(make: Mak
     driver = make.run(config, 700, 4)
     batch = make(config, 4)
     obs = np.zeros_like(driver.obs[0])
-    assert restore(batch, driver.batch.state(), obs) == {}
+    assert batch.restore(driver.batch.state(), obs) == {}
     assert np.array_equal(obs, driver.obs[-1])
     actions = random_actions(batch, 4, 300, seed=5)
     one, other = Driver(driver.batch, 4, obs), Driver(batch, 4, obs)
@@ -535,7 +534,7 @@ def anew(
     """Why environments did not go on with ``state``, and the batch, which has taken more steps."""
     batch = make(config, **kwargs)
     obs = np.zeros((3, 3), np.float32)
-    lost = restore(batch, state, obs)
+    lost = batch.restore(state, obs)
     return lost, Driver(batch, 3, obs).run(random_actions(batch, 3, 12))
 
 
@@ -568,7 +567,7 @@ def test_an_episode_that_ends_early_is_noticed_when_restoring(make: Maker) -> No
 def test_an_environment_that_raises_when_restoring_begins_the_next_episode(make: Maker) -> None:
     state = make.run(toy("Counter"), 4).batch.state()
     batch, obs = make(toy("Counter", kwargs={"raise_at": 3})), np.zeros((3, 3), np.float32)
-    lost = restore(batch, state, obs)
+    lost = batch.restore(state, obs)
     assert sorted(lost) == [0, 1, 2] and "failed in" in lost[0]
     assert (obs[:, 0] == 0).all()
 
@@ -578,12 +577,12 @@ def test_only_what_did_not_come_back_begins_anew(make: Maker) -> None:
     state = msgspec.msgpack.decode(stopped.batch.state(), type=BatchState)
     state.open[1] = replace(state.open[1], total=-1.0)
     batch, obs = make(toy("Counter", kwargs={"length": 100})), np.zeros((3, 3), np.float32)
-    assert list(restore(batch, encode_state(state), obs)) == [1]
+    assert list(batch.restore(encode_state(state), obs)) == [1]
     for env in (0, 2):
         assert np.array_equal(obs[env], stopped.obs[-1][env])
     assert not np.array_equal(obs[1], stopped.obs[-1][1])
     again, other = make(toy("Counter", kwargs={"length": 100})), np.zeros_like(obs)
-    assert restore(again, batch.state(), other) == {}, "what it saves now is whole"
+    assert again.restore(batch.state(), other) == {}, "what it saves now is whole"
     assert np.array_equal(other, obs)
 
 
@@ -610,7 +609,7 @@ def test_without_kept_actions_a_restored_batch_begins_the_next_episodes(make: Ma
     batch = make.run(toy("Counter"), 7, keep_actions=False).batch
     restored = make(toy("Counter"), keep_actions=False)
     obs = np.zeros((3, 3), np.float32)
-    assert len(restore(restored, batch.state(), obs)) == 3
+    assert len(restored.restore(batch.state(), obs)) == 3
     drawn = [
         np.float32(np.random.default_rng(EpisodeSeeds(1, ROLE, 2, env)[2]).random())
         for env in range(3)

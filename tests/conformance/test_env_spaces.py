@@ -15,7 +15,6 @@ import pytest
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.repeating import restore
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
 from tests.conformance.test_env_batch import in_turn, vectorised
@@ -330,7 +329,7 @@ def test_restored_batch_goes_on_as_if_it_had_not_stopped(make: Maker, name: str,
     state = stopped.batch.state()
     batch = make(config)
     obs = np.zeros_like(stopped.obs[0])
-    assert restore(batch, state, obs) == {}
+    assert batch.restore(state, obs) == {}
     assert np.array_equal(obs, stopped.obs[-1])
     assert batch.state() == state
     rest = Driver(batch, 3, obs).run(actions[stop:])
@@ -344,7 +343,7 @@ def test_restored_batch_goes_on_as_if_it_had_not_stopped(make: Maker, name: str,
 def test_a_different_leaf_is_noticed_when_restoring(make: Maker) -> None:
     state = make.play(toy("Robot"), 3).batch.state()
     batch = make(toy("Robot", kwargs={"fault": "nan", "at": 3}))
-    lost = restore(batch, state, np.zeros(3, batch.spec.row.row_dtype))
+    lost = batch.restore(state, np.zeros(3, batch.spec.row.row_dtype))
     assert "the observation differs" in lost[0]
 
 

@@ -18,7 +18,6 @@ from fast_core.envs.backends.envpool import EnvPoolSource
 from fast_core.envs.backends.gymnasium_vector import GymnasiumVectorSource
 from fast_core.envs.backends.source import VectorStep
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
@@ -238,7 +237,7 @@ def test_without_seeds_of_single_episodes_a_restored_batch_begins_new_ones(make:
     saved = driver.batch.state()
     restored = make(CARTPOLE, 3)
     obs = np.zeros_like(driver.obs[0])
-    assert len(restore(restored, saved, obs)) == 3
+    assert len(restored.restore(saved, obs)) == 3
     assert (np.abs(obs) <= 0.05).all()
     seen = np.array(driver.obs).reshape(-1, 4)
     assert not any((seen == row).all(axis=1).any() for row in obs)

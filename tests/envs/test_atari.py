@@ -13,7 +13,6 @@ from fast_core.envs.evaluated import evaluated
 from fast_core.envs.making import make_env
 from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.seeding import EpisodeSeeds, Role
@@ -238,7 +237,7 @@ def test_a_restored_batch_goes_on_within_a_game(sticky: float) -> None:
     assert driver.ended.any()
     restored = GymnasiumBatch(settings, seed=1, shard=0, envs=2)
     obs = np.zeros_like(driver.obs[0])
-    assert restore(restored, state, obs) == {}
+    assert restored.restore(state, obs) == {}
     assert np.array_equal(obs, driver.obs[-1])
     assert restored.state() == state
     rest = [Driver(each, 2, obs).run(taken[80:]) for each in (batch, restored)]

@@ -12,7 +12,6 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs import make_batch
 from fast_core.envs.episode_info import MOST, EpisodeInfo
 from fast_core.envs.playing.evaluation import make_runner
-from fast_core.envs.stepping.repeating import restore
 from tests.envs.driver import Driver, random_actions, toy
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form
@@ -92,7 +91,7 @@ def test_saved_batch_keeps_them() -> None:
     batch = make_batch(config, seed=0, shard=0, envs=1)
     Driver(batch, 1).run(random_actions(batch, 1, 3))
     again = make_batch(config, seed=0, shard=0, envs=1)
-    assert restore(again, batch.state(), np.zeros((1, 3), np.float32)) == {}
+    assert again.restore(batch.state(), np.zeros((1, 3), np.float32)) == {}
     assert again.take_episodes().infos == batch.take_episodes().infos != ()
 
 

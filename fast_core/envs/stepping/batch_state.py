@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +13,6 @@ from fast_core.algorithm import Array
 from fast_core.config import Values
 from fast_core.envs.masks import valid_action
 from fast_core.envs.stepping.actions import ActionLog
-from fast_core.envs.stepping.batch import FinishedEpisodes
 from fast_core.envs.stepping.no_reward import NoReward
 from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.errors import CheckpointError
@@ -21,6 +21,23 @@ from fast_core.system.decoding import from_msgpack
 
 VERSION = 1
 NOT_KEPT = "its actions were not kept"
+
+
+class FinishedEpisodes(NamedTuple):
+    """Episodes that ended since they were last taken, in the order in which they ended.
+
+    Attributes:
+        returns: Undiscounted sum of rewards of each episode; NaN where it was quarantined, since
+            what it would have come to is not known.
+        lengths: Steps of each episode.
+        quarantined: How many values that were not finite were kept out (`EnvBatch`).
+        infos: Numbers of the info of each one's last step, by name (`EpisodeInfo`).
+    """
+
+    returns: list[float]
+    lengths: list[int]
+    quarantined: int
+    infos: tuple[dict[str, float], ...] = ()
 
 
 class OpenEpisode(msgspec.Struct, frozen=True):

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from fast_core.envs.drawing.drawable import Present
-from fast_core.envs.stepping.batch import ALL_ENVS, ProgressWord
 from fast_core.seeding import EpisodeSeeds, Role
+
+ALL_ENVS = -1
+
+
+class ProgressWord(enum.IntEnum):
+    """Layout of the 64-bit words in which a batch keeps where it is.
+
+    The words may lie in shared memory, so that they can still be read after a simulator took
+    its process down. ``BEGUN`` begins ``envs`` words with how many episodes each environment has
+    begun, the open one being the last of them, and as many follow with the value of ``STEP`` when
+    that began. What was begun stays until the batch begins another: one that is only made leaves
+    it to who comes after.
+
+    ``ENV`` is the environment that is being stepped, or `ALL_ENVS` where one call steps them all.
+
+    Concurrency: written by the batch alone, word by word; nothing publishes them together. Read
+    them for diagnosis, best after the writer is gone.
+    """
+
+    ENV = 0
+    STEP = 1
+    BEGUN = 2
+
+
+def progress_words(envs: int) -> int:
+    """Number of 64-bit words for the progress of ``envs`` environments."""
+    return ProgressWord.BEGUN + 2 * envs
+
 
 _STEP = int(ProgressWord.STEP)  # arithmetic on enumeration members takes five times as long
 _BEGUN = int(ProgressWord.BEGUN)

@@ -10,28 +10,48 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 
-from fast_core.algorithm import Array
-from fast_core.envs.instance import Instance
-from fast_core.envs.records import Row
-from fast_core.envs.stepping.batch import EnvBatch
 from fast_core.envs.stepping.batch_state import OpenEpisode
-from fast_core.envs.stepping.repetition import Repetition
 from fast_core.envs.whereabouts import Whereabouts
-from fast_core.errors import CheckpointError
+from fast_core.errors import CheckpointError, EnvironmentFailed, NodeFailed
 
 SAMPLE_S = 0.1  # of stepping one alone, to see whether it computes or waits
 TELL_S = 1.0
 THREADS = 64
 
 
-def restore(batch: EnvBatch, state: bytes, obs: Array) -> dict[int, str]:
-    """Bring ``batch`` back to ``state``, its environments one after the other.
+class Repetition:
+    """One environment, or several that are stepped together, on the way to where they were.
 
-    See `EnvBatch.begin_restore` and `EnvBatch.end_restore`.
+    Attributes:
+        steps: Steps to take.
+        taken: Steps taken.
+        why: Why it did not come back, empty if it did.
+        raised: Whether it did not because the environment raised.
     """
-    for repetition in batch.begin_restore(state):
-        repetition.take()
-    return batch.end_restore(obs)
+
+    def __init__(self, steps: int, attempt: Callable[[], Iterator[None]]) -> None:
+        """``attempt`` begins anew and takes a step each time; it raises where something differs."""
+        self.steps, self.taken = steps, 0
+        self.why, self.raised = "its actions were not taken again", False
+        self._attempt = attempt
+
+    def take(self, stepped: Callable[[], None] = lambda: None) -> None:
+        """Take all steps; ``stepped`` is called after each.
+
+        Raises:
+            EnvironmentFailed: A limit or Ctrl-C got it out of a call, which inline is done so.
+        """
+        self.taken, self.why, self.raised = 0, "", False
+        try:
+            for _ in self._attempt():
+                self.taken += 1
+                stepped()
+        except EnvironmentFailed as error:
+            if isinstance(error.__cause__, NodeFailed | KeyboardInterrupt):
+                raise
+            self.why, self.raised = str(error), True
+        except CheckpointError as error:
+            self.why = str(error)
 
 
 class _Stopped(Exception):
@@ -128,33 +148,7 @@ def _waits() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
-def repeat_episode(
-    instance: Instance, row: Row, saved: OpenEpisode, actions: Iterable[object]
-) -> Iterator[None]:
-    """Bring ``instance`` to where ``saved`` was, a step each time; ``row`` gets the observation.
-
-    The caller compares the observation.
-
-    Raises:
-        CheckpointError: The episode ended early or its rewards differ.
-        EnvironmentFailed: The environment raised or gave what its spaces do not declare.
-    """
-    instance.attributes = saved.attributes
-    instance.reset(row, episode=saved.episode, seed=saved.seed, start=saved.start)
-    total = 0.0
-    for number, action in enumerate(actions, start=1):
-        reward, terminated, truncated = instance.checked_step(
-            row, action, number=number, episode=saved.episode, seed=saved.seed
-        )
-        total += reward
-        if terminated or truncated:
-            raise not_repeated(instance, saved, f"the episode ended at step {number}")
-        yield
-    if total != saved.total:
-        raise not_repeated(instance, saved, f"the rewards add up to {total!r}, not {saved.total!r}")
-
-
-def not_repeated(place: Instance | Whereabouts, saved: OpenEpisode, what: str) -> CheckpointError:
+def not_repeated(place: Whereabouts, saved: OpenEpisode, what: str) -> CheckpointError:
     """The error for an environment that did not come back to where it was."""
     failure = place.failure("to come back", what, saved.episode, saved.seed)
     return CheckpointError(

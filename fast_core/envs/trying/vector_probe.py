@@ -15,7 +15,6 @@ from fast_core.envs.evaluated import evaluated
 from fast_core.envs.making import check_attributes, describe_env, make_env
 from fast_core.envs.masks import random_action
 from fast_core.envs.stepping.batch import Before
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying.short_look import ShortLook
 from fast_core.errors import ConfigError
@@ -61,7 +60,7 @@ def _repeats(
         _disturb()
         row = batch.spec.row
         before("call")
-        return not restore(batch, state, np.zeros((_ENVS, *row.shape), row.row_dtype))
+        return not batch.restore(state, np.zeros((_ENVS, *row.shape), row.row_dtype))
 
 
 def _disturb() -> None:

@@ -13,8 +13,7 @@ from fast_core.algorithm import Array
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.envs.frames import FrameStack
 from fast_core.envs.stepping.batch_state import decode_state, lost_episodes
-from fast_core.envs.stepping.repeating import restore
-from fast_core.envs.stepping.repetition import Repetition
+from fast_core.envs.stepping.repeating import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.show.camera import Step, Studio
@@ -189,7 +188,7 @@ class EnvGroup:
         With episode 0 again, the shard would play once more what was trained on already.
         """
         left = [begun - 1 for begun in self._begun]
-        restore(self.batch, lost_episodes(self.batch.spec.id, left), self.obs)
+        self.batch.restore(lost_episodes(self.batch.spec.id, left), self.obs)
         self._begin_episodes(np.ones(len(self.obs), np.bool_))
 
     def change(self, plan: RunPlan) -> None:

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fast_core.envs.stepping.batch import FinishedEpisodes
-from fast_core.envs.stepping.batch_state import BatchState, decode_state, encode_state
+from fast_core.envs.stepping.batch_state import (
+    BatchState,
+    FinishedEpisodes,
+    decode_state,
+    encode_state,
+)
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.env_group import GroupState
 from fast_core.system.decoding import from_msgpack

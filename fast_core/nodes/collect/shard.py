@@ -12,7 +12,7 @@ import numpy as np
 from fast_core.algorithm import Array, NoiseSpec, Policy
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
-from fast_core.envs.stepping.repetition import Repetition
+from fast_core.envs.stepping.repeating import Repetition
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.events import RolloutOrder, RolloutReady
 from fast_core.memory import RolloutSlot, StatsColumn

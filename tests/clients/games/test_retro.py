@@ -13,7 +13,6 @@ from fast_core.clients.games.retro import RetroGame
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.making import describe_env
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from tests.envs.driver import Driver, random_actions
@@ -90,7 +89,7 @@ def test_open_game_is_gone_on_with() -> None:
     whole.run(actions[20:]).batch.close()
     batch = GymnasiumBatch(config, seed=1, shard=0, envs=1)
     obs = np.zeros_like(whole.obs[0])
-    assert restore(batch, state, obs) == {}
+    assert batch.restore(state, obs) == {}
     rest = Driver(batch, 1, obs).run(actions[20:])
     batch.close()
     assert np.array_equal(rest.obs, whole.obs[20:])

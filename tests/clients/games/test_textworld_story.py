@@ -19,7 +19,6 @@ from fast_core.clients.games.stored_stories import stored
 from fast_core.clients.games.textworld_story import TextWorldGame
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.repeating import restore
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from tests.envs.driver import Driver
@@ -210,7 +209,7 @@ def test_open_story_is_gone_on_with(cache: str) -> None:
     whole.run(actions[10:]).batch.close()
     batch = GymnasiumBatch(config, seed=1, shard=0, envs=2)
     obs = np.zeros_like(whole.obs[0])
-    assert restore(batch, state, obs) == {}
+    assert batch.restore(state, obs) == {}
     rest = Driver(batch, 2, obs).run(actions[10:])
     batch.close()
     assert np.array_equal(rest.obs, whole.obs[10:])

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fast_core.envs.stepping import repeating
-from fast_core.envs.stepping.repeating import Together
-from fast_core.envs.stepping.repetition import Repetition
+from fast_core.envs.stepping.repeating import Repetition, Together
 from fast_core.errors import CheckpointError, EnvironmentFailed, NodeFailed
 
 STEPS, STEP_S = 20, 0.01

@@ -11,7 +11,7 @@ import gymnasium
 import pytest
 
 from fast_core.config import EnvironmentConfig, PolicyConfig
-from fast_core.envs.stepping.batch import ALL_ENVS
+from fast_core.envs.stepping.open_episodes import ALL_ENVS
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.launcher.failures.postmortem import describe_death
