@@ -98,7 +98,7 @@ LONG = {
     "fast_core.integrations.trainer.__init__",
     "fast_core.launcher.prepare.scheduler_settings",
 }
-CIRCULAR = {"fast_core.algos", "fast_core.launcher"}
+CIRCULAR = {"fast_core.algos"}
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 

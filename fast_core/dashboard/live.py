@@ -22,7 +22,7 @@ from fast_core.dashboard.source import (
     TileNow,
 )
 from fast_core.dashboard.tile_states import Best, TileStates
-from fast_core.launcher.shown.node_status import node_status
+from fast_core.launcher.control.status import node_status
 from fast_core.memory import StatsColumn
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState

@@ -44,7 +44,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
 
 def rerun(run: Path, until: str | None = None) -> Outcome:
     """Do again, inline, what was recorded of a run."""
-    from fast_core.launcher.rerunning.rerun import rerun as implementation
+    from fast_core.launcher.rerun import rerun as implementation
 
     return implementation(run, until)
 

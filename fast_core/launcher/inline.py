@@ -56,7 +56,7 @@ class InlineMode:
         remains.make_folder(str(self.folder))
         stack.callback(remains.remove_folder, str(self.folder))
         for text in remains.reclaim():  # a run of processes has its watchdog do it
-            session.progress.log(LogLine("launcher", "INFO", text))
+            session.progress.say(text, "INFO")
         self._hub = InprocHub()
         session.interrupts.raises = True
         self._limits = stack.enter_context(Limits(session.interrupts, self._end))
@@ -262,7 +262,8 @@ class InlineRun:
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
-            self._shell.take(StopRequested(interrupts.text, save=not again))
+            save = self._shell.driver.saves and not again
+            self._shell.take(StopRequested(interrupts.text, save=save))
 
     def _stop(self) -> None:
         self._shell.stop_nodes(self._plan.names.all)

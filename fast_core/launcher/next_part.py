@@ -17,7 +17,7 @@ from dataclasses import replace
 import msgspec
 
 from fast_core.config import RestartsConfig, RunConfig
-from fast_core.events import Failed, LogLine
+from fast_core.events import Failed
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.lost_part import Comeback, LostPart
@@ -53,13 +53,13 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
         path, manifest, notes = newest_valid(run.checkpoints, checking)
         continuation = Continuation(path, manifest, same_directory=True)
         for note in notes:
-            progress.log(LogLine("launcher", "WARNING", note))
+            progress.say(note)
     env_steps = 0 if continuation is None else continuation.manifest.env_steps
     spent, budget = _budget(replace(session, config=lost.config), lost.kind, lost.deaths)
     number = spent + (lost.kind == "optimizer")  # the others' deaths hold this one
     text = f"{_story(lost, continuation)} ({number} of {budget}, supervision.restarts.{lost.kind})"
     comebacks = (*session.comebacks, Comeback(lost, text, env_steps))
-    progress.log(LogLine("launcher", "WARNING", f"{text}; its report is in {run.crash}"))
+    progress.say(f"{text}; its report is in {run.crash}")
     _wait(wait_s(comebacks, lost.config.supervision.restarts), session.interrupts)
     if lost.page is not None:  # so that browsers that are open know the token of the next one
         with contextlib.suppress(OSError):

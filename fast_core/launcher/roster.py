@@ -6,8 +6,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from fast_core.events import Failed, NodeExited, Ready, Respawn, Restoring
-from fast_core.launcher.control.messages import NodeStatus
-from fast_core.launcher.shown.node_status import node_status
 from fast_core.memory import StatsColumn, StatsRow
 from fast_core.nodes.node import NodeState
 from fast_core.run.names import Names
@@ -21,6 +19,7 @@ class Roster:
     """What the launcher knows of the nodes' lives; it starts and ends none.
 
     Attributes:
+        stats: The counters of each node.
         absent: Nodes that may come while the run goes on and are not there.
         coming: Those that were started for it and are not ready.
         lost: Nodes that died and come back.
@@ -45,7 +44,7 @@ class Roster:
 
         ``deaths`` is how often which others had died before.
         """
-        self._stats, self._awaited = stats, (*awaited, *names.absent)
+        self.stats, self._awaited = stats, (*awaited, *names.absent)
         self.absent = set(names.absent)
         self.coming: set[str] = set()
         self.lost: set[str] = set()
@@ -149,15 +148,7 @@ class Roster:
             return "dead"
         if name in self.away:
             return "away"
-        return NodeState(self._stats[name].words[StatsColumn.STATE]).name.lower()
-
-    def statuses(self) -> tuple[NodeStatus, ...]:
-        """How each node is that is there, comes or comes back."""
-        return tuple(
-            node_status(name, self.state_of(name), row, self.lives.get(name, 0) + 1)
-            for name, row in self._stats.items()
-            if name not in self.absent
-        )
+        return NodeState(self.stats[name].words[StatsColumn.STATE]).name.lower()
 
     def missing(self) -> list[str]:
         """Nodes that the run needs to begin and that were never ready."""
@@ -171,7 +162,7 @@ class Roster:
         for name in self._awaited:
             if name in self.absent:
                 continue
-            words = self._stats[name].words
+            words = self.stats[name].words
             if words[StatsColumn.STATE] != NodeState.WAITING:
                 return None
             since_ns = max(since_ns, words[StatsColumn.STATE_SINCE_NS])

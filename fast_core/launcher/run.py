@@ -24,7 +24,7 @@ from fast_core.errors import (
     SegmentError,
     TopologyError,
 )
-from fast_core.events import Failed, LogLine
+from fast_core.events import Failed
 from fast_core.launcher.checkpoints.store import (
     check_identity,
     copy_newest,
@@ -79,7 +79,7 @@ class Checking:
         if time.monotonic() >= self._told_s + CHECKING_S:
             self._told_s = time.monotonic()
             text = "still reading the checkpoint, to see whether it is whole"
-            self._progress.log(LogLine("launcher", "INFO", text))
+            self._progress.say(text, "INFO")
 
 
 def launch(
@@ -213,7 +213,7 @@ def resume(run: Path, overrides: list[str], *, callbacks: Sequence[object] = ())
         except Interrupted as interrupt:
             return _never_began(interrupt, progress, interrupts, found)
         for note in notes:
-            progress.log(LogLine("launcher", "WARNING", note))
+            progress.say(note)
         config = with_saved_steps(config, manifest)
         check_identity(manifest, identity(config), path, f"{str(found.config)!r} with overrides")
         continuation = Continuation(path, manifest, same_directory=True)
@@ -311,7 +311,7 @@ def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
 def _lock(run: RunDirectory, progress: Progress) -> RunLock:
     lock = run.lock()
     if lock.note:
-        progress.log(LogLine("launcher", "WARNING", lock.note))
+        progress.say(lock.note)
     return lock
 
 
@@ -323,11 +323,11 @@ def carry_through(session: Session) -> Outcome:
     Raises:
         FastLoopError: It could not be started, or failed in FastLoop itself.
     """
-    if session.follower is None:  # else it did choose, and chooses the same again
+    if session.driver.follows is None:  # else it did choose, and chooses the same again
         config = choosing_nothing_inline(session.config)
         if config is not session.config:
             text = "scheduler.off_policy_degree -1 becomes 0: inline nothing happens side by side"
-            session.progress.log(LogLine("launcher", "INFO", text))
+            session.progress.say(text, "INFO")
             session = replace(session, config=config)
     while True:
         ended = _part(session)
@@ -417,6 +417,6 @@ def _never_began(
 ) -> Outcome:
     """The outcome of a run that was interrupted while it started, or came back."""
     text = f"{interrupt} before training {'began' if reached is None else 'went on'}"
-    progress.log(LogLine("launcher", "INFO", text))
+    progress.say(text, "INFO")
     directory = None if run is None else run.path
     return Outcome("interrupted", text, directory, reached, signal=interrupts.signal)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -20,21 +20,23 @@ from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.distributed.channel import Hub
 from fast_core.errors import ConfigError
-from fast_core.events import LogLine
 from fast_core.launcher.calling.host import Host, read_callbacks
+from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.launcher.control.desk import Desk
 from fast_core.launcher.control.opening import listen
+from fast_core.launcher.driver import Driver
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.listener import Listener
 from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.outcome import Outcome
-from fast_core.launcher.rerunning.following import Follower
-from fast_core.launcher.rerunning.shell import RerunShell
+from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
+from fast_core.launcher.shown.scores import Scores
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import topology
@@ -80,7 +82,7 @@ class Session:
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
         comebacks: What its part after each part that was lost goes on from.
-        follower: What of a recorded run it is to do again, None for a run of its own.
+        driver: What gives it time and turn.
         kept: Whether its directory is left when it has ended; one that failed is, in any case.
     """
 
@@ -91,7 +93,7 @@ class Session:
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
     comebacks: tuple[Comeback, ...] = ()
-    follower: Follower | None = None
+    driver: Driver = field(default_factory=Driver)
     kept: bool = True
 
     @property
@@ -164,12 +166,10 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
-    if session.follower is None:  # nobody can ask one that follows a record
+    if session.driver.follows is None:  # nobody can ask one that follows a record
         remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
-    plan = replace(verdict.plan, kept=session.kept)
-    if session.follower is not None:
-        plan = replace(plan, follows=session.follower.path)
+    plan = replace(verdict.plan, kept=session.kept, follows=session.driver.follows)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
@@ -179,12 +179,17 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     stack.callback(memory.close)
     hub = mode.hub()
     stack.callback(hub.close)
-    shell = _shell(session, plan, hub, memory, mode.sources, callbacks, desk)
+    scores = Scores(run, tuple(plan.config.evaluation.environments))
+    telling = None if callbacks is None else Telling(callbacks, run, plan, scores)
+    recorder = _recorder(session, plan, memory)
+    listeners = [each for each in (telling, recorder, desk) if each is not None]
+    shell = _shell(session, plan, hub, memory, mode.sources, listeners, scores)
     stack.callback(shell.close)
     _tell_comeback(shell, session)
     _tell(shell, verdict)
     trace = TraceDrain(plan, memory)
-    display = Display(shell, progress, trace)
+    known = shell.plan, shell.scheduler, shell.roster, scores, shell.now
+    display = Display(*known, progress, trace)
     nodes = mode.nodes(shell.plan, memory, shell, display.refresh)
     nodes.start(specs)
     write_versions(run, datetime.now())  # while the nodes get ready
@@ -195,14 +200,25 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         return interrupts.count > before
 
     assert shell.end is not None
-    summary = _with_comebacks(display.summary(), session)
-    if shell.end.again and shell.telling.rest(hurry):
+    if shell.end.again and (telling is None or telling.rest(hurry)):
         assert shell.end.cause is not None
         report = _report(shell, session)
         config = _at_its_port(plan.config, shell.page)
+        summary = _with_comebacks(display.summary(shell.end), session)
         return LostPart(config, shell.end.cause, report, summary, callbacks, shell.page)
-    shell.end_callbacks(hurry)
-    return _finish(shell, session, display, trace)
+    if telling is not None:
+        _end_callbacks(shell, telling, hurry)
+    return _finish(shell, session, display, trace, callbacks)
+
+
+def _end_callbacks(shell: Shell, telling: Telling, hurry: Callable[[], bool]) -> None:
+    """Tell callbacks of the end."""
+    assert shell.end is not None
+    faults, left = telling.end(shell.end, hurry)
+    if left and not faults:
+        shell.chronicle.report(f"{left} has not returned, and is not waited for")
+    for failed in faults:
+        shell.take(failed)
 
 
 def _at_its_port(config: RunConfig, page: Served | None) -> RunConfig:
@@ -242,8 +258,7 @@ def _told_if_slow(session: Session, look: Callable[[], Findings]) -> Findings:
     )
     if config.policy.placement == "auto":
         text += ", and both placements of its policy are tried (policy.placement: auto)"
-    line = LogLine("launcher", "INFO", text)
-    waiting = threading.Timer(SLOW_LOOK_S, session.progress.log, (line,))
+    waiting = threading.Timer(SLOW_LOOK_S, session.progress.say, (text, "INFO"))
     waiting.daemon = True
     waiting.start()
     try:
@@ -267,28 +282,37 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         host = Host(plan.config, session.callbacks, session.run.path, earlier)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None and session.follower is None:
+    elif checkpoint is not None and session.driver.follows is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
             f"this goes on without {', '.join(lost)}, which the run of the checkpoint had; pass "
             "the callback again, or name it in `callbacks`"
         )
-        session.progress.log(LogLine("launcher", "WARNING", text))
+        session.progress.say(text)
     return host
 
 
-def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk:
+def _recorder(session: Session, plan: RunPlan, memory: RunMemory) -> Recorder | None:
+    """What writes the schedule down, where that is wanted and does not stand in a record."""
+    if session.driver.follows is not None or not plan.config.diagnostics.schedule:
+        return None
+    text = config_file.dumps(plan.config)
+    return Recorder(plan, text, memory.all_stats(), session.progress.say)
+
+
+def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk | None:
     """Where others may ask; with a warning where nobody can."""
-    server = None
-    if session.follower is not None:  # what comes from outside is in its record
-        return Desk(session.config.checkpoint, session.interrupts)
+    if session.driver.follows is not None:  # what comes from outside is in its record
+        return None
     try:
         server = listen(folder, session.run, stack)
     except OSError as error:
         text = f"no socket in {folder}, so nobody can stop or save this run by a command: {error}"
-        session.progress.log(LogLine("launcher", "WARNING", text))
-    return Desk(session.config.checkpoint, session.interrupts, server)
+        session.progress.say(text)
+        return None
+    checkpoints = session.run.checkpoints
+    return Desk(session.config.checkpoint, checkpoints, session.interrupts, server)
 
 
 def _shell(
@@ -297,19 +321,26 @@ def _shell(
     hub: Hub,
     memory: RunMemory,
     sources: Sources | None,
-    callbacks: Host | None,
-    desk: Desk,
+    listeners: Sequence[Listener],
+    scores: Scores,
 ) -> Shell:
-    continuation = session.continuation
-    state = (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None
-    text = config_file.dumps(plan.config)
-    stats, run, progress = memory.all_stats(), session.run, session.progress
-    if session.follower is None:
-        deaths = session.comebacks[-1].lost.deaths if session.comebacks else {}
-        given = (state, text, sources, callbacks, desk)
-        return Shell(plan, run, hub, stats, progress, *given, session.came_back, deaths)
-    published = memory.weights().published
-    return RerunShell(session.follower, published, plan, run, hub, stats, progress, state, text)
+    continuation, driver = session.continuation, session.driver
+    driver.begin(plan, memory)
+    return Shell(
+        plan,
+        session.run,
+        hub,
+        memory.all_stats(),
+        session.progress,
+        (continuation.checkpoint / SCHEDULER_FILE).read_bytes() if continuation else None,
+        config_file.dumps(plan.config),
+        sources,
+        listeners,
+        driver,
+        scores,
+        session.came_back,
+        session.comebacks[-1].lost.deaths if session.comebacks else {},
+    )
 
 
 def _tell_comeback(shell: Shell, session: Session) -> None:
@@ -331,7 +362,7 @@ def _tell(shell: Shell, verdict: Verdict) -> None:
             "observation space declares; they are cast. Return what it declares to save the time"
         )
     for warning in warnings:
-        shell.progress.log(LogLine("launcher", "WARNING", warning))
+        shell.progress.say(warning)
     if found.placed is not None:
         _tell_placement(shell, found.placed)
 
@@ -340,14 +371,16 @@ def _tell_placement(shell: Shell, placed: Choice | str) -> None:
     """Write down what ``policy.placement: auto`` chose and why."""
     if isinstance(placed, Choice):
         shell.chronicle.decide("placement", placed.why)
-        shell.progress.log(LogLine("launcher", "INFO", f"policy.placement {placed.why}"))
+        shell.progress.say(f"policy.placement {placed.why}", "INFO")
     else:
         text = f"env, because it could not be measured: {placed}"
         shell.chronicle.decide("placement", text)
-        shell.progress.log(LogLine("launcher", "WARNING", f"policy.placement {text}"))
+        shell.progress.say(f"policy.placement {text}")
 
 
-def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain) -> Outcome:
+def _finish(
+    shell: Shell, session: Session, display: Display, trace: TraceDrain, callbacks: Host | None
+) -> Outcome:
     """Say and write how it ended."""
     end, run, progress, interrupts = shell.end, shell.run, session.progress, session.interrupts
     assert end is not None
@@ -358,9 +391,9 @@ def _finish(shell: Shell, session: Session, display: Display, trace: TraceDrain)
             raise ConfigError(end.cause.error)
         report = _report(shell, session)
         write_crash(run, report, progress)
-        if shell.telling.host is not None:
-            origin = shell.telling.host.origin(end.cause)
-    summary = _with_comebacks(display.summary(), session)
+        if callbacks is not None:
+            origin = callbacks.origin(end.cause)
+    summary = _with_comebacks(display.summary(end), session)
     shell.chronicle.summarise(summary)
     write_records(run, trace, progress)
     there = summary.run_directory and run.report.exists()

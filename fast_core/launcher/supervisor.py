@@ -15,7 +15,7 @@ import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import NodeFailed, TransportError
-from fast_core.events import Failed, LogLine, NodeExited, Respawn, StopRequested
+from fast_core.events import Failed, NodeExited, Respawn, StopRequested
 from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
@@ -194,7 +194,7 @@ class Supervisor:
                 del self._retired_s[name]
                 text = self._describe_kill(name)
                 self._shell.chronicle.decide("kill", text)
-                self._shell.progress.log(LogLine("launcher", "WARNING", text))
+                self._shell.progress.say(text)
                 self._tree.send_signal(children[name], signal.SIGKILL)
 
     def _take_exit(self, child: Child) -> None:
@@ -268,10 +268,10 @@ class Supervisor:
         done, death = self._tree.watchdog.take()
         for text in done:
             self._shell.chronicle.decide("reclaimed", text)
-            self._shell.progress.log(LogLine("launcher", "INFO", text))
+            self._shell.progress.say(text, "INFO")
         if death:
             self._shell.chronicle.decide("watchdog", death)
-            self._shell.progress.log(LogLine("launcher", "WARNING", death))
+            self._shell.progress.say(death)
 
     def _hear_out(self, child: Child) -> None:
         """What it said last comes before the news of its end, though that may be quicker."""
@@ -329,7 +329,7 @@ class Supervisor:
                 f"saving a last checkpoint: {written if nbytes else 'the open round comes first'}; "
                 f"{self._interrupts.again} ends at once, without it"
             )
-            self._shell.progress.log(LogLine("launcher", "INFO", text))
+            self._shell.progress.say(text, "INFO")
 
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
@@ -403,7 +403,7 @@ class Supervisor:
                 if child.name != PROBE:
                     text = self._describe_kill(child.name)
                     self._shell.chronicle.decide("kill", text)
-                    self._shell.progress.log(LogLine("launcher", "WARNING", text))
+                    self._shell.progress.say(text)
         self._tree.close(TERMINATE_GRACE_S)
 
     def _hear_last(self) -> None:

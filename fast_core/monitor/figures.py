@@ -156,3 +156,8 @@ def replay_text(replay: ReplayView, env_steps: int) -> str:
     if replay.empty_batches:
         parts.append(f"{count(replay.empty_batches)} batches without rows")
     return ", ".join(parts)
+
+
+def more_digits(before: int, now: int) -> bool:
+    """Whether it is time to say a count again: at the first, then ten times more rarely."""
+    return before == 0 or len(str(before)) < len(str(now))

@@ -73,6 +73,10 @@ class Progress(ABC):
         self.warnings += is_warning(line)
         self._safely(lambda: self._log(line))
 
+    def say(self, text: str, level: str = "WARNING") -> None:
+        """Show a sentence of the launcher's own."""
+        self.log(LogLine("launcher", level, text))
+
     def finish(self, summary: RunSummary) -> None:
         """Show how the run ended and how to go on."""
         self._insist()

@@ -58,6 +58,12 @@ def complete_names(folder: Path) -> list[str]:
     return sorted((name for name in names if (folder / name / MANIFEST).is_file()), key=int)
 
 
+def newest_complete(folder: Path) -> Path | None:
+    """The newest of them, as it lies on disk; an earlier part of the run may have written it."""
+    names = complete_names(folder)
+    return folder / names[-1] if names else None
+
+
 def check(
     path: Path,
     interrupt: Callable[[], None] = lambda: None,

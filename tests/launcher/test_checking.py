@@ -10,7 +10,6 @@ import pytest
 
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import LogLine
 from fast_core.launcher import run as module
 from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import CHECKING_S, Checking, resume
@@ -19,17 +18,17 @@ from tests.nodes.stage import make_config
 
 
 def test_reading_for_long_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, lines = SimpleNamespace(now_s=100.0), list[LogLine]()
+    clock, lines = SimpleNamespace(now_s=100.0), list[str]()
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     interrupts = Interrupts()
-    checking = Checking(interrupts, SimpleNamespace(log=lines.append))  # type: ignore[arg-type]
+    checking = Checking(interrupts, SimpleNamespace(say=lambda text, level: lines.append(text)))  # type: ignore[arg-type]
     told = []
     for tenth in range(65):
         clock.now_s = 100.0 + tenth / 10
         checking()
         told.append(len(lines))
     assert told[int(10 * CHECKING_S) - 1] == 0, "what is short needs no words"
-    assert told[-1] == 2 and "reading the checkpoint" in lines[0].text
+    assert told[-1] == 2 and "reading the checkpoint" in lines[0]
     interrupts.count = 1
     with pytest.raises(Interrupted):
         checking()

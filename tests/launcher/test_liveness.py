@@ -18,7 +18,7 @@ WALL = {
 }
 # Only for people: names of run directories, stamps in journals and logs.
 FOR_PEOPLE = {
-    "fast_core/launcher/rerunning/rerun.py",
+    "fast_core/launcher/rerun.py",
     "fast_core/launcher/run.py",
     "fast_core/launcher/session.py",
     "fast_core/launcher/shown/chronicle.py",

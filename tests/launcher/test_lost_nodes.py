@@ -34,6 +34,7 @@ from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.view import ProgressView
 from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 
@@ -89,9 +90,14 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.close()
 
 
+def shown(shell: Shell) -> ProgressView:
+    known = shell.plan, shell.scheduler, shell.roster, shell.scores, shell.now
+    return Display(*known, None, None).view()  # type: ignore[arg-type]
+
+
 def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
     def notes() -> list[str]:
-        return [node.note for node in Display(desk.shell, None, None).view().nodes[:3]]  # type: ignore[arg-type]
+        return [node.note for node in shown(desk.shell).nodes[:3]]
 
     assert notes() == ["1 shard", "2 shards", "2 shards"]
     desk.kill("env-2")
@@ -110,10 +116,7 @@ def test_node_that_was_retired_is_not_missed(desk: Desk, monkeypatch: pytest.Mon
     assert shell.overdue() == []
 
 
-def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(desk.shell._desk, "scaled", lambda command: None)
+def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(desk: Desk) -> None:
     desk.shell.take(ScaleRequested(1, "env", 4, relative=False))
     assert [command.node for command in desk.shell.roster.take_respawns()] == ["env-3"]
     desk.shell.take(Failed("env-3", "starting", "ValueError", "", {}))
@@ -187,7 +190,7 @@ def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
     try:
         shell, page = desk.shell, "dashboard"
         assert shell.roster.away == {page}
-        assert shell.end is None and shell.statistics().phase == "training"
+        assert shell.end is None and shell.scheduler.statistics().phase == "training"
         monkeypatch.setattr(shell.scheduler, "next_wakeup_s", lambda: 1e-9)
         assert shell.overdue() == []
         shell.take(Ready(page, 7))
@@ -199,6 +202,6 @@ def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
         assert [each.node for each in shell.roster.take_respawns()] == [page]
         assert report.error in shell.run.crash.read_text()
         assert "the run goes on without it" in desk.log.getvalue()
-        assert Display(shell, PlainProgress(desk.log), None).view().nodes[-1].state == "away"  # type: ignore[arg-type]
+        assert shown(shell).nodes[-1].state == "away"
     finally:
         desk.close()

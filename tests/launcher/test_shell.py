@@ -17,6 +17,7 @@ from fast_core.events import (
     Collect,
     Command,
     CommitCheckpoint,
+    Decision,
     EndRun,
     Failed,
     NodeExited,
@@ -27,6 +28,7 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher import shell as module
+from fast_core.launcher.listener import Beginning, Listener
 from fast_core.launcher.roster import EXIT_NEWS_S
 from fast_core.launcher.shell import Shell
 from fast_core.memory import StatsColumn
@@ -267,8 +269,44 @@ def test_run_that_waits_for_a_callback_does_not_stand_still(
 ) -> None:
     """Such as one whose part of a checkpoint takes long: it has a limit of its own."""
     desk.make_ready()
-    for row in desk.shell.stats.values():
+    for row in desk.shell.roster.stats.values():
         row.words[StatsColumn.STATE] = NodeState.WAITING
     assert desk.shell._idle_since_s() is not None
-    monkeypatch.setattr(desk.shell.telling, "host", SimpleNamespace(busy=True))
+    monkeypatch.setattr(desk.shell, "_listeners", (SimpleNamespace(busy=True, close=list),))
     assert desk.shell._idle_since_s() is None
+
+
+class Ear(Listener):
+    """Notes what it hears, and whether the scheduler knew of it by then."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, object]] = []
+
+    def begin(self, run: Beginning) -> None:
+        self.noted.append(("begin", run.scheduler.statistics().phase))
+
+    def hear(self, event: object, now_s: float) -> None:
+        self.noted.append(("hear", event))
+
+    def heard(self, event: object) -> None:
+        self.noted.append(("heard", event))
+
+    def obey(self, command: object) -> None:
+        self.noted.append(("obey", type(command)))
+
+
+def test_listener_hears_before_the_scheduler_and_after_it_until_the_end(desk: Desk) -> None:
+    plan, ear, stats = desk.stage.plan, Ear(), desk.stage.memory.all_stats()
+    run, progress = desk.shell.run, desk.shell.progress
+    shell = Shell(plan, run, desk.hub, stats, progress, None, "", listeners=[ear])  # type: ignore[arg-type]
+    assert ear.noted == [("begin", "starting")]
+    failed, late = Failed("env-0", "stepping", "bad joint 7", "", {}), NodeExited("env-1", "gone")
+    shell.take(failed)
+    shell.take(late)
+    assert [each for each in ear.noted[1:] if each != ("obey", Decision)] == [
+        ("hear", failed),
+        ("obey", EndRun),
+        ("heard", failed),
+        ("heard", late),
+    ]
+    shell.close()

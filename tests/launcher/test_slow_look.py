@@ -20,14 +20,14 @@ def test_person_is_told_what_a_slow_start_waits_for(
     monkeypatch.setattr(sessions, "SLOW_LOOK_S", limit_s)
     said, lines = threading.Event(), list[str]()
 
-    def log(line: Any) -> None:
-        lines.append(line.text)
+    def say(text: str, level: str) -> None:
+        lines.append(text)
         said.set()
 
     def look() -> Any:
         assert said.wait(10 if told else 0) is told
         return "found"
 
-    session: Any = SimpleNamespace(config=make_config(), progress=SimpleNamespace(log=log))
+    session: Any = SimpleNamespace(config=make_config(), progress=SimpleNamespace(say=say))
     assert _told_if_slow(session, look) == "found"
     assert [session.config.environment.id in line for line in lines] == [True] * told

@@ -364,7 +364,7 @@ def test_retired_node_is_killed_after_its_grace_time_and_never_who_bears_its_nam
     clock, killed = [0.0], list[str]()
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     tree.send_signal = lambda child, number: killed.append(child.name)  # type: ignore[attr-defined]
-    silent = SimpleNamespace(decide=lambda what, why: None, log=lambda line: None)
+    silent = SimpleNamespace(decide=lambda what, why: None, say=lambda text: None)
     shell = SimpleNamespace(run=SimpleNamespace(log=Path), chronicle=silent, progress=silent)
     unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
     supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ PAUSE_S = 2.0  # the launcher looks for a call that does not return more often
 MOST_UNHEARD = 1000  # of what was asked for; the launcher hears of it within milliseconds
 
 Call = tuple[str, object]  # name of a method, and what it is told
-Answer = Told | Saved | Failed
+Reply = Told | Saved | Failed
 
 
 class Host:
@@ -79,7 +79,7 @@ class Host:
         self._first: list[dict[str, object]] | None = None if earlier is None else earlier._first
         self._config, self._given, self._directory = config, given, directory
         self._tasks: deque[Callable[[], None]] = deque()
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[Reply] = deque()
         self._there = threading.Semaphore(0)
         self._metrics: Metrics | None = None
         self.changed: dict[str, Value] = {}
@@ -157,7 +157,7 @@ class Host:
         """Write what callbacks want to remember into a checkpoint that is cut now."""
         self._put(partial(self._save, command, self._heard))
 
-    def take(self) -> list[Answer]:
+    def take(self) -> list[Reply]:
         """What has come of it since the last time."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
@@ -255,7 +255,7 @@ class Host:
             finally:
                 self._done_tasks += 1
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Reply) -> None:
         self._answers.append(answer)
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)

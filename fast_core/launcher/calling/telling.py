@@ -8,21 +8,28 @@ from pathlib import Path
 import msgspec
 
 from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Outcome, Start
-from fast_core.config import SupervisionConfig
 from fast_core.events import (
+    Command,
     CommitCheckpoint,
     EndRun,
     Evaluated,
+    Event,
     Failed,
+    LauncherCommand,
+    LauncherEvent,
     Moment,
     Record,
     Save,
+    Tell,
     Told,
 )
-from fast_core.launcher.calling.host import Answer, Call, Host
+from fast_core.launcher.calling.host import Call, Host, Reply
+from fast_core.launcher.listener import Beginning, Listener
+from fast_core.launcher.shown.scores import Scores
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import best_policy_path
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.run.checkpoint_files import newest_complete
+from fast_core.run.plan import RunPlan
 from fast_core.scheduler import SchedulerSettings
 from fast_core.scheduler.statistics import Statistics
 
@@ -30,64 +37,67 @@ WORK_KEY, GRACE_KEY = "supervision.work_timeout_s", "supervision.grace_s"
 _METHODS: dict[str, Moment] = {"on_evaluation": "evaluation", "on_checkpoint": "checkpoint"}
 
 
-class Telling:
-    """What the shell needs of callbacks; where there are none, nothing happens.
+class Telling(Listener):
+    """Tells callbacks what happens, and has for the scheduler what they answer."""
 
-    Attributes:
-        host: What calls them, None where there are none.
-    """
-
-    def __init__(
-        self,
-        host: Host | None,
-        run: RunDirectory,
-        supervision: SupervisionConfig,
-        checkpoint: Path | None,
-    ) -> None:
-        """``checkpoint`` is what the run goes on from."""
-        self.host = host
-        self._run, self._supervision, self._checkpoint = run, supervision, checkpoint
-        self._evaluated: tuple[Evaluated, bool] | None = None
+    def __init__(self, host: Host, run: RunDirectory, plan: RunPlan, scores: Scores) -> None:
+        """``host`` calls them."""
+        self._host, self._scores = host, scores
+        self._run, self._supervision = run, plan.config.supervision
+        self._checkpoint = None if plan.checkpoint is None else Path(plan.checkpoint)
+        self._evaluated: Evaluated | None = None
+        self._directory = ""  # of the checkpoint that is being written
         self._written: Checkpoint | None = None
         self._begun = False
 
     def settle(self, settings: SchedulerSettings) -> SchedulerSettings:
-        """The scheduler's settings, with what it must wait for."""
-        if self.host is None:
-            return settings
+        """Callbacks are waited for before the run begins, and where one wants to hear."""
         moments: list[Moment] = ["start"]
-        moments += [moment for method, moment in _METHODS.items() if self.host.wants(method)]
+        moments += [moment for method, moment in _METHODS.items() if self._host.wants(method)]
         return msgspec.structs.replace(settings, moments=tuple(moments), callbacks_save=True)
+
+    def begin(self, run: Beginning) -> None:
+        """See `Listener.begin`."""
+        self._scheduler = run.scheduler
 
     # --- what happens --------------------------------------------------------------------------
 
-    def evaluated(self, event: Evaluated, *, best: bool) -> None:
-        """Keep the result of an evaluation until it is told."""
-        self._evaluated = event, best
+    def hear(self, event: Event | LauncherEvent, now_s: float) -> None:
+        """Keep the result of an evaluation until it is told; the scheduler is given an answer."""
+        if isinstance(event, Evaluated):
+            self._evaluated = event
+        elif isinstance(event, Told):
+            self._host.hear(event)
 
-    def committing(self, command: CommitCheckpoint, directory: str) -> None:
-        """Keep what a checkpoint will be until it is told."""
-        if self.host is not None:
-            path, version = Path(directory).with_suffix(""), command.version
-            self._written = Checkpoint(command.checkpoint, path, version, command.env_steps)
+    def obey(self, command: Command | LauncherCommand) -> None:
+        """Tell of what has just happened, or let callbacks write their part of a checkpoint."""
+        match command:
+            case Tell(moment):
+                self._tell(moment, self._scheduler.statistics())
+            case Save(directory=directory):
+                self._directory = directory
+                self._host.save(command)
+            case CommitCheckpoint(number, version, env_steps):
+                path = Path(self._directory).with_suffix("")
+                self._written = Checkpoint(number, path, version, env_steps)
 
-    def metrics(self, record: Record) -> None:
+    def row(self, record: Record) -> None:
         """Tell of a row of metrics, if its turn comes before the next one."""
-        if self.host is not None and self.host.wants("on_metrics"):
-            self.host.offer(Metrics(record.updates, record.env_steps, record.time_s, record.values))
+        if self._host.wants("on_metrics"):
+            row = Metrics(record.updates, record.env_steps, record.time_s, record.values)
+            self._host.offer(row)
 
-    def tell(self, moment: Moment, now: Statistics) -> None:
-        """Tell of what has just happened; the answer comes with `take`."""
-        assert self.host is not None, "the scheduler tells only where somebody listens"
+    def _tell(self, moment: Moment, now: Statistics) -> None:
+        """The answer comes with `take`."""
         calls: list[Call] = []
         if moment == "start":
-            self._begun, self.host.changed = True, now.changed
+            self._begun, self._host.changed = True, now.changed
             calls = self._start(now)
         elif moment == "evaluation":
             calls = [("on_evaluation", self._evaluation(now))]
         elif self._written is not None:
             calls = [("on_checkpoint", self._written)]
-        self.host.tell(moment, calls)
+        self._host.tell(moment, calls)
 
     def _start(self, now: Statistics) -> list[Call]:
         version, env_steps, path = now.version, now.env_steps_trained, self._checkpoint
@@ -99,7 +109,7 @@ class Telling:
 
     def _evaluation(self, now: Statistics) -> Evaluation:
         assert self._evaluated is not None
-        event, best = self._evaluated
+        event = self._evaluated
         return Evaluation(
             number=now.evaluations_finished,
             version=event.version,
@@ -109,7 +119,7 @@ class Telling:
             lengths=event.lengths,
             info=event.info,
             mean=event.score,
-            best=best,
+            best=self._scores.best is self._scores.last,
             others={
                 name: Outcome(each.returns, each.lengths, each.info, each.score)
                 for name, each in event.others.items()
@@ -119,43 +129,37 @@ class Telling:
 
     # --- what comes of it ----------------------------------------------------------------------
 
-    def save(self, command: Save) -> None:
-        """Let callbacks write their part of a checkpoint."""
-        assert self.host is not None
-        self.host.save(command)
+    def filenos(self) -> tuple[int, ...]:
+        """See `Listener.filenos`."""
+        return (self._host.fileno(),)
 
-    def hear(self, told: Told) -> None:
-        """The scheduler is given this answer now."""
-        if self.host is not None:
-            self.host.hear(told)
+    @property
+    def busy(self) -> bool:
+        """Whether something is being called, or an answer was not taken."""
+        return self._host.busy
 
-    def take(self) -> list[Answer]:
+    def take(self) -> list[Reply]:
         """What callbacks have answered."""
-        return self.host.take() if self.host is not None else []
+        return self._host.take()
 
     def overdue(self) -> Failed | None:
         """A call that does not return, once."""
-        if self.host is None:
-            return None
-        return self.host.overdue(self._supervision.work_timeout_s, WORK_KEY)
+        return self._host.overdue(self._supervision.work_timeout_s, WORK_KEY)
 
     def rest(self, hurry: Callable[[], bool]) -> bool:
         """Wait until everybody knows of everything; False if somebody fails or hangs."""
-        if self.host is None:
-            return True
-        return self.host.rest(self._supervision.work_timeout_s, WORK_KEY, hurry)
+        return self._host.rest(self._supervision.work_timeout_s, WORK_KEY, hurry)
 
-    def end(
-        self, end: EndRun, now: Statistics, hurry: Callable[[], bool]
-    ) -> tuple[list[Failed], str]:
+    def end(self, end: EndRun, hurry: Callable[[], bool]) -> tuple[list[Failed], str]:
         """Tell of the end, and wait until everybody knows.
 
         Returns:
             What went wrong, and what was not waited for any longer.
         """
-        if self.host is None or not self._begun:
+        if not self._begun:
             return [], ""
-        names, best = complete_names(self._run.checkpoints), best_policy_path(self._run.path)
+        now = self._scheduler.statistics()
+        best = best_policy_path(self._run.path)
         record = End(
             outcome=end.reason,
             reason=end.text,
@@ -163,11 +167,11 @@ class Telling:
             version=now.version,
             env_steps=now.env_steps_trained,
             time_s=now.elapsed_s,
-            checkpoint=self._run.checkpoints / names[-1] if names else None,
+            checkpoint=newest_complete(self._run.checkpoints),
             best_policy=best if best.exists() else None,
         )
         limit_s, key = self._supervision.work_timeout_s, WORK_KEY
         if end.reason == "interrupted":
             limit_s, key = self._supervision.grace_s, GRACE_KEY
-        left = self.host.end(record, limit_s, key, hurry)
-        return [answer for answer in self.host.take() if isinstance(answer, Failed)], left
+        left = self._host.end(record, limit_s, key, hurry)
+        return [answer for answer in self._host.take() if isinstance(answer, Failed)], left

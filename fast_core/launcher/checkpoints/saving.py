@@ -12,7 +12,7 @@ from fast_core.events import CheckpointWritten, CommitCheckpoint, Failed, Save
 from fast_core.launcher.checkpoints.committing import Committer
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
-from fast_core.launcher.shown.rarely import more_digits
+from fast_core.monitor.figures import more_digits
 from fast_core.system.text import error_text, traceback_text
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from pathlib import Path
 
 from fast_core.config import CheckpointConfig
 from fast_core.events import (
+    AbandonCheckpoint,
     Asked,
     CheckpointWritten,
+    Command,
+    EndRun,
     Event,
+    LauncherCommand,
     LauncherEvent,
+    Record,
     Requested,
     Scaled,
     ScaleRequested,
@@ -25,49 +30,54 @@ from fast_core.launcher.control.messages import (
     StopRequest,
 )
 from fast_core.launcher.control.server import Client, ControlServer
+from fast_core.launcher.control.status import run_status
 from fast_core.launcher.interrupts import Interrupts
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.launcher.listener import Beginning, Listener
+from fast_core.run.checkpoint_files import newest_complete
 
 SAVE, STOP = "fastloop save", "fastloop stop"
 
 
-class Desk:
-    """What the shell needs of the control socket; where there is none, nobody asks."""
+class Desk(Listener):
+    """Answers who asks how the run is, or asks for an end, a checkpoint or other nodes."""
 
     def __init__(
         self,
         checkpoint: CheckpointConfig,
+        folder: Path,
         interrupts: Interrupts,
-        server: ControlServer | None = None,
+        server: ControlServer,
     ) -> None:
-        """``checkpoint`` says whether the run can be saved; ``interrupts`` end it."""
-        self._server, self._interrupts = server, interrupts
+        """``checkpoint`` says whether the run can be saved, and ``folder`` is where.
+
+        ``interrupts`` end it.
+        """
+        self._server, self._interrupts, self._folder = server, interrupts, folder
         self._saves = checkpoint.every_updates is not None or checkpoint.at_end
         self._waiting: dict[Client, int] = {}  # who for a checkpoint, and after which number
         self._scaling: dict[int, Client] = {}  # who waits for nodes to come or go, by request
         self._serial = 0
-        self._written = ""
+        self._env_steps_per_s = 0.0
+
+    def begin(self, run: Beginning) -> None:
+        """See `Listener.begin`."""
+        self._scheduler, self._roster = run.scheduler, run.roster
+
+    def row(self, record: Record) -> None:
+        """Keep how fast the run is."""
+        self._env_steps_per_s = record.values.get("time/env_steps_per_s", 0.0)
 
     def filenos(self) -> tuple[int, ...]:
         """One is readable once `take` has something to do."""
-        return () if self._server is None else (self._server.fileno(),)
+        return (self._server.fileno(),)
 
-    def take(
-        self, status: Callable[[], Status], number: Callable[[], int]
-    ) -> list[Requested | ScaleRequested]:
-        """Take what is asked; returns what the scheduler has to decide.
-
-        Args:
-            status: How the run is.
-            number: Serial number of the last checkpoint begun.
-        """
+    def take(self) -> list[Requested | ScaleRequested]:
+        """Take what is asked; returns what the scheduler has to decide."""
         server, events = self._server, list[Requested | ScaleRequested]()
-        if server is None:
-            return events
         for client, request in server.take():
             match request:
                 case StatusRequest():
-                    server.finish(client, Answer("done", status=status()))
+                    server.finish(client, Answer("done", status=self._status()))
                 case StopRequest():
                     self._interrupts.ask(STOP)
                     server.send(client, Answer("accepted", "it ends"))
@@ -77,7 +87,7 @@ class Desk:
                     events.append(ScaleRequested(self._serial, kind, count, relative))
                 case SaveRequest() if self._saves:
                     server.send(client, Answer("accepted", "it saves as soon as it can"))
-                    self._waiting[client] = number()
+                    self._waiting[client] = self._scheduler.statistics().checkpoint
                     events.append(Requested(Asked(SAVE, save=True)))
                 case SaveRequest():
                     text = (
@@ -87,66 +97,48 @@ class Desk:
                     server.finish(client, Answer("refused", text))
         return events
 
-    def heard(self, event: Event | LauncherEvent, *, saving: bool, folder: Path) -> None:
-        """Tell who asked what comes of an event that the scheduler has taken.
+    def _status(self) -> Status:
+        now = self._scheduler.statistics(time.monotonic())
+        return run_status(now, self._env_steps_per_s, self._roster)
 
-        ``saving`` is whether a checkpoint is due or begun, ``folder`` where those before lie.
-        """
+    def heard(self, event: Event | LauncherEvent) -> None:
+        """Tell who asked what comes of an event that the scheduler has taken."""
         match event:
-            case CheckpointWritten():
-                self.written(event)
-            case ScaleRequested(number):
-                self.scales(number)
-            case Requested() if not saving:
-                names = complete_names(folder)
-                self.nothing_to_save(folder / names[-1] if names else None)
+            case CheckpointWritten(number, ""):
+                self._finish(Answer("done", path=self._newest()), number)
+            case ScaleRequested(number) if number in self._scaling:  # else it was answered at once
+                answer = Answer("accepted", "its nodes come and go")
+                self._server.send(self._scaling[number], answer)
+            case Requested() if not self._scheduler.saving:
+                newest = self._newest()
+                text = "nothing was trained since"
+                if not newest:
+                    text = "it has trained nothing yet that could be saved"
+                self._finish(Answer("done" if newest else "refused", text, newest))
 
-    def nothing_to_save(self, newest: Path | None) -> None:
-        """Nothing was trained since the ``newest`` checkpoint, or at all."""
-        if newest is None:
-            answer = Answer("refused", "it has trained nothing yet that could be saved")
-        else:
-            answer = Answer("done", "nothing was trained since", str(newest))
-        self._finish(answer)
+    def _newest(self) -> str:
+        """The newest checkpoint, empty without one."""
+        return str(newest_complete(self._folder) or "")
 
-    def committing(self, directory: str) -> None:
-        """A checkpoint is being committed, which is in ``directory`` until then."""
-        self._written = directory.removesuffix(".tmp")
-
-    def written(self, event: CheckpointWritten) -> None:
-        """A checkpoint is written."""
-        if not event.error:
-            self._finish(Answer("done", path=self._written), event.checkpoint)
-
-    def abandoned(self, number: int, error: str) -> None:
-        """A checkpoint could not be written."""
-        self._finish(Answer("refused", f"the checkpoint could not be written: {error}"), number)
-
-    def scales(self, number: int) -> None:
-        """Nodes come or go for this request, unless it was answered at once."""
-        if self._server is not None and number in self._scaling:
-            self._server.send(self._scaling[number], Answer("accepted", "its nodes come and go"))
-
-    def scaled(self, command: Scaled) -> None:
-        """A request for nodes was refused, or is done."""
-        client = self._scaling.pop(command.number)
-        kind: Kind = "refused" if command.error else "done"
-        self._answer(client, Answer(kind, command.error or command.text))
-
-    def ended(self, text: str) -> None:
-        """The run has come to its end, with every checkpoint that it will have."""
-        for client in self._scaling.values():
-            self._answer(client, Answer("refused", f"it ended before that: {text}"))
-        self._scaling.clear()
-        self._finish(Answer("refused", f"it ended before it was saved: {text}"))
+    def obey(self, command: Command | LauncherCommand) -> None:
+        """Tell who asked what the scheduler orders of that."""
+        match command:
+            case AbandonCheckpoint(number, error):
+                text = f"the checkpoint could not be written: {error}"
+                self._finish(Answer("refused", text), number)
+            case Scaled(number, text, error):
+                kind: Kind = "refused" if error else "done"
+                self._server.finish(self._scaling.pop(number), Answer(kind, error or text))
+            case EndRun(text=text):  # with every checkpoint that it will have
+                for client in self._scaling.values():
+                    refusal = f"it ended before that: {text}"
+                    self._server.finish(client, Answer("refused", refusal))
+                self._scaling.clear()
+                self._finish(Answer("refused", f"it ended before it was saved: {text}"))
 
     def _finish(self, answer: Answer, number: int | None = None) -> None:
         """Answer who waits for a checkpoint; with a ``number``, for one that this is."""
         for client, before in [*self._waiting.items()]:
             if number is None or before < number:
                 del self._waiting[client]
-                self._answer(client, answer)
-
-    def _answer(self, client: Client, answer: Answer) -> None:
-        assert self._server is not None, "who waits has come over it"
-        self._server.finish(client, answer)
+                self._server.finish(client, answer)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fast_core.events import Event, Failed, LauncherEvent
 from fast_core.launcher.checkpoints.store import link_or_copy
+from fast_core.launcher.listener import Beginning, Listener
 from fast_core.launcher.rerunning.entries import UNRECORDED, entry
 from fast_core.launcher.rerunning.fingerprint import fingerprint
 from fast_core.memory import StatsColumn, StatsRow
@@ -19,12 +20,11 @@ from fast_core.run.schedule import (
     checkpoint_of,
     next_part,
 )
-from fast_core.scheduler import SchedulerSettings
 
 _VERSION = int(StatsColumn.VERSION)
 
 
-class Recorder:
+class Recorder(Listener):
     """The record of one part of a run.
 
     All randomness is keyed, so nothing else has to be known of rollouts: each says which weights
@@ -36,29 +36,31 @@ class Recorder:
         plan: RunPlan,
         config_text: str,
         stats: Mapping[str, StatsRow],
-        settings: SchedulerSettings,
-        now_s: float,
         report: Callable[[str], None],
     ) -> None:
-        """Begin with what is known of the run; ``now_s`` is the scheduler's time."""
-        self._stats = stats
-        part = next_part(Path(plan.run_directory))
-        self._writer = ScheduleWriter(part, report)
-        if plan.checkpoint is not None:
-            _keep(Path(plan.checkpoint), checkpoint_of(part), report)
+        """``config_text`` is the run's configuration; ``report`` is told what can't be written."""
+        self._plan, self._config_text, self._stats, self._report = plan, config_text, stats, report
+        self._part = next_part(Path(plan.run_directory))
+        self._writer = ScheduleWriter(self._part, report)
+
+    def begin(self, run: Beginning) -> None:
+        """Write down what is known of the run at its beginning."""
+        checkpoint = None if self._plan.checkpoint is None else Path(self._plan.checkpoint)
+        if checkpoint is not None:
+            _keep(checkpoint, checkpoint_of(self._part), self._report)
         header = ScheduleHeader(
             format=FORMAT,
             fingerprint=fingerprint(),
-            config=config_text,
-            checkpoint="" if plan.checkpoint is None else Path(plan.checkpoint).name,
-            started_s=now_s,
-            moments=settings.moments,
-            callbacks_save=settings.callbacks_save,
-            auto_degree=settings.auto_degree,
+            config=self._config_text,
+            checkpoint="" if checkpoint is None else checkpoint.name,
+            started_s=run.now_s,
+            moments=run.settings.moments,
+            callbacks_save=run.settings.callbacks_save,
+            auto_degree=run.settings.auto_degree,
         )
-        self._writer.write(header, now_s)
+        self._writer.write(header, run.now_s)
 
-    def note(self, event: Event | LauncherEvent, now_s: float) -> None:
+    def hear(self, event: Event | LauncherEvent, now_s: float) -> None:
         """Write down an event that the scheduler is about to be given."""
         if isinstance(event, UNRECORDED):
             return

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from fast_core.events import Decision, Failed, LogLine, NodeExited, Trained
 from fast_core.launcher.failures.sources import Sources
-from fast_core.launcher.shown.rarely import more_digits
 from fast_core.launcher.shown.records import add_crash
 from fast_core.monitor.crash import survived_report
+from fast_core.monitor.figures import more_digits
 from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
@@ -58,7 +58,7 @@ class Chronicle:
 
     def report(self, text: str, level: str = "WARNING") -> None:
         """Say a sentence."""
-        self.progress.log(LogLine("launcher", level, text))
+        self.progress.say(text, level)
 
     def log(self, line: LogLine) -> None:
         """Keep and show a line of a node's log."""

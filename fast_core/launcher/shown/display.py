@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from fast_core.launcher.shell import Shell
+from fast_core.events import EndRun
+from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters
+from fast_core.launcher.shown.scores import Scores
 from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
+from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import (
     EvaluationView,
     NodeView,
@@ -21,8 +25,10 @@ from fast_core.monitor.view import (
 )
 from fast_core.nodes.node import NodeState
 from fast_core.policy.file import best_policy_path
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.run.checkpoint_files import newest_complete
 from fast_core.run.names import REPLAY
+from fast_core.run.plan import RunPlan
+from fast_core.scheduler import Scheduler
 from fast_core.scheduler.statistics import Statistics
 from fast_core.system import resources
 from fast_core.system.threads import default_threads
@@ -33,12 +39,23 @@ DRAIN_INTERVAL_S = 0.25
 class Display:
     """Builds views when the display wants one."""
 
-    def __init__(self, shell: Shell, progress: Progress, trace: TraceDrain) -> None:
-        self._shell, self._progress, self._trace = shell, progress, trace
+    def __init__(
+        self,
+        plan: RunPlan,
+        scheduler: Scheduler,
+        roster: Roster,
+        scores: Scores,
+        now: Callable[[], Statistics],
+        progress: Progress,
+        trace: TraceDrain,
+    ) -> None:
+        """``now`` gives a reading of the scheduler, to which nothing has happened yet."""
+        self._plan, self._scheduler, self._roster, self._scores = plan, scheduler, roster, scores
+        self._now, self._progress, self._trace = now, progress, trace
+        self._began, self._started_s = scheduler.statistics(), time.monotonic()
         self._next_drain_s = 0.0
         self._before: dict[str, tuple[int, int]] = {}
-        plan = shell.plan
-        self._replay = ReplayCounters.of(plan, shell.stats)
+        self._replay = ReplayCounters.of(plan, roster.stats)
         cores = resources.cores()
         word = "core" if cores.granted == 1 else "cores"
         self._cores = f"{cores.granted} {word} granted ({cores.limits})"
@@ -55,14 +72,13 @@ class Display:
 
     def view(self) -> ProgressView:
         """The run as it is now."""
-        shell, config = self._shell, self._shell.plan.config
-        now_s = time.monotonic()
-        now = shell.statistics(now_s)
+        config, scores, roster = self._plan.config, self._scores, self._roster
+        now_s, now = time.monotonic(), self._now()
         return ProgressView(
             run_name=config.name,
             seed=config.seed,
             phase=now.phase,
-            elapsed_s=now_s - shell.started_s if now.phase == "starting" else now.elapsed_s,
+            elapsed_s=now_s - self._started_s if now.phase == "starting" else now.elapsed_s,
             env_steps=now.env_steps_trained,
             updates=now.updates,
             version=now.version,
@@ -74,15 +90,15 @@ class Display:
             episodes=now.episodes,
             quarantined=now.quarantined_share,
             info=now.info,
-            evaluation=shell.scores.last,
-            best=shell.scores.best,
-            others=_named(shell.scores.lasts),
+            evaluation=scores.last,
+            best=scores.best,
+            others=_named(scores.lasts),
             lag_mean=now.lag_beyond,
             lag_max=now.lag_beyond_max,
             nodes=tuple(
-                self._node(name, shell.stats[name].snapshot())
-                for name in shell.plan.names.possible
-                if name not in shell.roster.absent
+                self._node(name, roster.stats[name].snapshot())
+                for name in self._plan.names.possible
+                if name not in roster.absent
             ),
             cores=self._cores,
             replay=None if self._replay is None else self._replay.read(now),
@@ -91,7 +107,7 @@ class Display:
 
     def _restoring(self, now_s: float) -> str:
         """How far the open episodes of a checkpoint are stepped again, in words."""
-        told = self._shell.roster.restoring.values()
+        told = self._roster.restoring.values()
         taken, steps = (sum(getattr(e, n) for _, e in told) for n in ("taken", "steps"))
         if taken >= steps:
             return ""
@@ -104,7 +120,7 @@ class Display:
         return f"stepping open episodes again, {count(taken)} of {count(steps)} steps{time_left}"
 
     def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
-        stop = self._shell.plan.config.stop
+        stop = self._plan.config.stop
         score = now.evaluation_mean
         stops = []
         if stop.env_steps is not None:
@@ -130,18 +146,18 @@ class Display:
         total = busy + waiting
         return NodeView(
             name=name,
-            state=self._shell.roster.state_of(name),
+            state=self._roster.state_of(name),
             busy=busy / total if total > 0 else None,
             waiting=waiting / total if total > 0 else None,
             note=self._note(name, row),
-            pid=self._shell.roster.pids.get(name),
-            threads=self._shell.plan.roles[name].threads or default_threads(),
+            pid=self._roster.pids.get(name),
+            threads=self._plan.roles[name].threads or default_threads(),
         )
 
     def _note(self, name: str, row: StatsSnapshot) -> str:
-        plan = self._shell.plan
+        plan = self._plan
         if name in plan.names.steppers:
-            count = self._shell.scheduler.executors().count(name)
+            count = self._scheduler.executors().count(name)
             late = f", {row.late_replies} late replies" if row.late_replies else ""
             return f"{count} shard" + "s" * (count != 1) + late
         if name in plan.names.optimizers:
@@ -155,39 +171,33 @@ class Display:
             return plan.config.nodes.policy.device + rows
         return ""
 
-    def summary(self) -> RunSummary:
+    def summary(self, end: EndRun) -> RunSummary:
         """How the run ended."""
-        shell, now = self._shell, self._shell.statistics()
-        assert shell.end is not None
-        kept = shell.plan.kept or shell.end.reason == "failed"
+        began, now = self._began, self._scheduler.statistics()
+        run = RunDirectory(Path(self._plan.run_directory))
+        kept = self._plan.kept or end.reason == "failed"
         return RunSummary(
-            outcome=shell.end.reason,
-            text=shell.end.text,
-            run_name=shell.plan.config.name,
-            run_directory=str(shell.run.path) if kept else "",
+            outcome=end.reason,
+            text=end.text,
+            run_name=self._plan.config.name,
+            run_directory=str(run.path) if kept else "",
             elapsed_s=now.elapsed_s,
             env_steps=now.env_steps_trained,
             updates=now.updates,
-            session_s=now.elapsed_s - shell.began_elapsed_s,
-            session_env_steps=now.env_steps_trained - shell.began_env_steps,
-            session_updates=now.updates - shell.began_updates,
-            best=shell.scores.best,
-            last=shell.scores.last,
-            others=_named(shell.scores.bests),
-            checkpoint=self._newest_checkpoint(),
-            policy=best_policy_path(shell.run.path).exists(),
+            session_s=now.elapsed_s - began.elapsed_s,
+            session_env_steps=now.env_steps_trained - began.env_steps_trained,
+            session_updates=now.updates - began.updates,
+            best=self._scores.best,
+            last=self._scores.last,
+            others=_named(self._scores.bests),
+            checkpoint=str(newest_complete(run.checkpoints) or ""),
+            policy=best_policy_path(run.path).exists(),
             begun_anew=now.begun_anew,
             warnings=self._progress.warnings,
-            deaths=shell.roster.lives,
+            deaths=self._roster.lives,
             nodes_back=now.nodes_back,
-            page=shell.plan.config.dashboard.enabled,
+            page=self._plan.config.dashboard.enabled,
         )
-
-    def _newest_checkpoint(self) -> str:
-        """As it lies on disk: an earlier part of the run may have written it."""
-        folder = self._shell.run.checkpoints
-        names = complete_names(folder)
-        return str(folder / names[-1]) if names else ""
 
 
 def _rounds(now: Statistics) -> RoundsView:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fast_core.events import LogLine
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.report import write_report
 from fast_core.monitor.run_directory import RunDirectory
@@ -48,7 +47,7 @@ def add_crash(run: RunDirectory, text: str, progress: Progress) -> None:
             if file.tell() < _MOST_BYTES:
                 file.write(encodable(text).encode())
     except OSError as error:
-        progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
+        progress.say(f"can't write {run.crash}: {error}")
 
 
 def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
@@ -60,7 +59,7 @@ def write_crash(run: RunDirectory, text: str, progress: Progress) -> None:
         before = run.crash.read_bytes() if run.crash.exists() else b""
         write_durably(run.crash, before + encodable(text).encode())
     except OSError as error:
-        progress.log(LogLine("launcher", "WARNING", f"can't write {run.crash}: {error}"))
+        progress.say(f"can't write {run.crash}: {error}")
 
 
 def write_records(run: RunDirectory, trace: TraceDrain, progress: Progress) -> None:
@@ -69,4 +68,4 @@ def write_records(run: RunDirectory, trace: TraceDrain, progress: Progress) -> N
         trace.write(run)
         write_report(run)
     except OSError as error:
-        progress.log(LogLine("launcher", "WARNING", f"can't write trace or report: {error}"))
+        progress.say(f"can't write trace or report: {error}")

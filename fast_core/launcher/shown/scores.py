@@ -30,8 +30,8 @@ class Scores:
             if (best := _best_on_file(run, name)) is not None:
                 self.bests[name] = best
 
-    def add(self, event: Evaluated) -> bool:
-        """Take an evaluation; whether it is the best in the environment of training."""
+    def add(self, event: Evaluated) -> None:
+        """Take an evaluation."""
         for name, played in event.played.items():
             figures = evaluation_figures(played.returns, played.lengths)
             mean, std = figures.get("return_mean", math.nan), figures.get("return_std", math.nan)
@@ -40,7 +40,6 @@ class Scores:
             self.lasts[name] = view
             if not quarantined and (name not in self.bests or mean >= self.bests[name].mean):
                 self.bests[name] = view
-        return self.best is self.lasts[None]
 
     @property
     def last(self) -> EvaluationView | None:

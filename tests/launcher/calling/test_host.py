@@ -19,7 +19,7 @@ from fast_core.errors import ConfigError
 from fast_core.events import Asked, Failed, Save, Saved, Told
 from fast_core.launcher.calling import host
 from fast_core.launcher.calling.callback import check_named
-from fast_core.launcher.calling.host import CALLBACKS_FILE, Answer, Host
+from fast_core.launcher.calling.host import CALLBACKS_FILE, Host, Reply
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.system.text import error_text
 from tests.nodes.stage import make_config
@@ -39,8 +39,8 @@ class Office:
     def begin(self, checkpoint: Path | None = None) -> tuple[str, ...]:
         return self.host.begin(checkpoint, Interrupts())
 
-    def answers(self, count: int = 1) -> list[Answer]:
-        found: list[Answer] = []
+    def answers(self, count: int = 1) -> list[Reply]:
+        found: list[Reply] = []
 
         def enough() -> bool:
             found.extend(self.host.take())
@@ -49,7 +49,7 @@ class Office:
         eventually(enough, f"{count} answers")
         return found
 
-    def ask(self, method: str, record: object = START, **changed: Any) -> Answer:
+    def ask(self, method: str, record: object = START, **changed: Any) -> Reply:
         self.host.changed |= changed
         self.host.tell("start", [(method, record)])
         (answer,) = self.answers()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import msgspec
 
 from fast_core.callbacks import Checkpoint, Evaluation, Outcome, Start
 from fast_core.config import SupervisionConfig
-from fast_core.events import CommitCheckpoint, Evaluated, Moment, Played
+from fast_core.events import CommitCheckpoint, Evaluated, Moment, Played, Save, Tell
 from fast_core.launcher.calling.host import Call, Host
 from fast_core.launcher.calling.telling import Telling
+from fast_core.launcher.listener import Beginning
+from fast_core.launcher.shown.scores import Scores
 from fast_core.monitor.run_directory import RunDirectory
 from tests.launcher.shown.test_metrics_rows import BLANK
 
 
-class Listener:
+class Heard:
     """A host that keeps what it was told."""
 
     def __init__(self) -> None:
@@ -27,21 +30,31 @@ class Listener:
     def tell(self, moment: Moment, calls: list[Call]) -> None:
         self.told += calls
 
+    def save(self, command: Save) -> None: ...
 
-def telling(folder: Path, checkpoint: Path | None = None) -> tuple[Telling, Listener]:
-    run, host = RunDirectory.create(folder, "toy", datetime(2026, 1, 1)), Listener()
-    return Telling(cast(Host, host), run, SupervisionConfig(), checkpoint), host
+
+def telling(
+    folder: Path, resumed: Path | None = None, **now: object
+) -> tuple[Telling, Heard, Scores]:
+    run, host = RunDirectory.create(folder, "toy", datetime(2026, 1, 1)), Heard()
+    scores = Scores(run, ("moon",))
+    config = SimpleNamespace(supervision=SupervisionConfig())
+    plan = SimpleNamespace(config=config, checkpoint=resumed and str(resumed))
+    made = Telling(cast(Host, host), run, plan, scores)  # type: ignore[arg-type]
+    scheduler = SimpleNamespace(statistics=lambda: msgspec.structs.replace(BLANK, **now))
+    made.begin(Beginning(scheduler, None, None, 0.0))  # type: ignore[arg-type]
+    return made, host, scores
 
 
 def test_evaluation_is_told_of_with_what_it_came_to_elsewhere(tmp_path: Path) -> None:
-    made, host = telling(tmp_path)
+    made, host, scores = telling(tmp_path, evaluations_finished=2, elapsed_s=1.5)
     moon = Played((5.0, float("nan")), (1, 2), {"x": 1.0})
     event = Evaluated(
         "evaluator-0", 9, 40, 100, (1.0, 3.0), (7, 8), {}, {"moon": moon}, "videos/a.mp4"
     )
-    made.evaluated(event, best=True)
-    now = msgspec.structs.replace(BLANK, evaluations_finished=2, elapsed_s=1.5)
-    made.tell("evaluation", now)
+    scores.add(event)
+    made.hear(event, 0.0)
+    made.obey(Tell("evaluation"))
     ((method, record),) = host.told
     assert method == "on_evaluation"
     others = {"moon": Outcome(moon.returns, moon.lengths, moon.info, None)}
@@ -50,19 +63,29 @@ def test_evaluation_is_told_of_with_what_it_came_to_elsewhere(tmp_path: Path) ->
 
 
 def test_checkpoint_is_told_of_by_its_final_name(tmp_path: Path) -> None:
-    made, host = telling(tmp_path)
-    made.committing(CommitCheckpoint(3, 40, 100, (), b""), "checkpoints/000000000100.tmp")
-    made.tell("checkpoint", BLANK)
+    made, host, _ = telling(tmp_path)
+    made.obey(Save(3, "checkpoints/000000000100.tmp"))
+    made.obey(CommitCheckpoint(3, 40, 100, (), b""))
+    made.obey(Tell("checkpoint"))
     path = Path("checkpoints/000000000100")
     assert host.told == [("on_checkpoint", Checkpoint(3, path, 40, 100))]
 
 
 def test_resumed_run_tells_of_its_checkpoint_once_more(tmp_path: Path) -> None:
     path = tmp_path / "000000000100"
-    made, host = telling(tmp_path, path)
-    now = msgspec.structs.replace(BLANK, checkpoint=3, version=40, env_steps_trained=100)
-    made.tell("start", now)
+    made, host, _ = telling(tmp_path, path, checkpoint=3, version=40, env_steps_trained=100)
+    made.obey(Tell("start"))
     assert host.told == [
         ("on_start", Start(made._run.path, path, 40, 100)),
         ("on_checkpoint", Checkpoint(3, path, 40, 100, resumed=True)),
     ]
+
+
+def test_evaluation_that_is_not_the_best_is_told_of_as_such(tmp_path: Path) -> None:
+    made, host, scores = telling(tmp_path)
+    for returns in ((5.0,), (4.0,), (6.0,)):
+        event = Evaluated("evaluator-0", 9, 40, 100, returns, (7,), {})
+        scores.add(event)
+        made.hear(event, 0.0)
+        made.obey(Tell("evaluation"))
+    assert [cast(Evaluation, record).best for _, record in host.told] == [True, False, True]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.config import SupervisionConfig
-from fast_core.events import LogLine, StopRequested
+from fast_core.events import StopRequested
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.checkpoints.last_save import DISK_S, TELL_EVERY_S, LastSave, SavedSoFar
 from fast_core.launcher.interrupts import Interrupts
@@ -81,9 +81,9 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[object] = []
-        self.lines: list[LogLine] = []
+        self.lines: list[str] = []
         self.so_far = SavedSoFar()
-        self.progress = SimpleNamespace(log=self.lines.append)
+        self.progress = SimpleNamespace(say=lambda text, level: self.lines.append(text))
         self.take = self.events.append
         self.rounds, self.round_s = 0, lambda now_s: 0.0
         self.saving = SimpleNamespace(so_far=lambda: self.so_far)
@@ -139,7 +139,7 @@ def test_interrupted_run_waits_for_steps_on_replay_for_rounds_and_for_bytes(
         last = told.events[-1]
         assert isinstance(last, StopRequested) and not last.save
         assert "no time for a last checkpoint (supervision.save_s)" in last.reason
-        texts = [line.text for line in told.lines]
+        texts = told.lines
         assert bool(texts) is moves and all("Ctrl-C once more" in text for text in texts)
     finally:
         stage.close()

@@ -23,8 +23,8 @@ def test_token_of_the_page_is_told_to_its_user_alone(
     told: list[str] = []
 
     class Progress:
-        def log(self, line: Any) -> None:
-            told.append(line.text)
+        def say(self, text: str, level: str) -> None:
+            told.append(text)
 
     run = RunDirectory(made_run(tmp_path))
     progress: Any = Progress()

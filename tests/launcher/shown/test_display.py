@@ -54,9 +54,9 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
-    def statistics(now_s: float) -> Statistics:
-        counters = NOTHING | {"phase": phase, "elapsed_s": now_s - BEGUN_S} | changes
-        return Statistics(**counters)  # type: ignore[arg-type]
+    def now() -> Statistics:
+        elapsed_s = display.time.monotonic() - BEGUN_S
+        return Statistics(**NOTHING | {"phase": phase, "elapsed_s": elapsed_s} | changes)  # type: ignore[arg-type]
 
     stats = stage.memory.all_stats()
 
@@ -65,16 +65,11 @@ def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
     roster.died("env-1")
     roster.restores(Restoring("env-0", 300, 1200), BEGUN_S)
     roster.restores(Restoring("env-1", 0, 800), BEGUN_S)
-    shell = SimpleNamespace(
-        plan=stage.plan,
-        stats=stats,
-        statistics=statistics,
-        started_s=BEGUN_S - 5.0,
-        roster=roster,
-        scheduler=SimpleNamespace(executors=lambda: ("env-0", "env-0")),
-        scores=SimpleNamespace(last=None, lasts={}, best=None, bests={}),
-    )
-    return Display(shell, None, None)  # type: ignore[arg-type]
+    scheduler = SimpleNamespace(executors=lambda: ("env-0", "env-0"), statistics=now)
+    scores = SimpleNamespace(last=None, lasts={}, best=None, bests={})
+    made = Display(stage.plan, scheduler, roster, scores, now, None, None)  # type: ignore[arg-type]
+    made._started_s = BEGUN_S - 5.0
+    return made
 
 
 def test_every_node_has_a_row_with_its_threads_whatever_its_role(

@@ -15,9 +15,9 @@ import msgspec
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import LogLine
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.outcome import Outcome
+from fast_core.launcher.rerunning.driver import RerunDriver
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
 from fast_core.launcher.rerunning.following import Follower, updates
 from fast_core.launcher.rerunning.written import as_far_as_written
@@ -70,12 +70,13 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         stack.callback(progress.close)
         run = RunDirectory.create(found.path, FOLDER, datetime.now(), config.seed)
         text = f"running {found.path} again as recorded, in {run.path}"
-        progress.log(LogLine("launcher", "INFO", text))
+        progress.say(text, "INFO")
         follower = Follower(schedule, str(part), update, _passes(part, config))
-        session = Session(config, run, continuation, progress, interrupts, follower=follower)
+        driver = RerunDriver(follower)
+        session = Session(config, run, continuation, progress, interrupts, driver=driver)
         outcome = carry_through(session)
         text = f"the weights came out as recorded after each of {follower.trained} tickets"
-        progress.log(LogLine("launcher", "INFO", text))
+        progress.say(text, "INFO")
         return outcome
 
 
