@@ -11,6 +11,7 @@ from fast_core.errors import ConfigError
 from fast_core.integrations.coordinator import AUTO
 
 _LONGEST_S = 1e9  # sockets take no infinity, and not much more than this
+_BACKENDS = ("inline", "thread", "process")
 _MAY_BE_NONE = ("update_per_collect", "max_env_step", "max_train_iter")
 
 
@@ -91,6 +92,33 @@ def read_fraction(name: str, ratio: float | str | Fraction | None) -> Fraction |
     if exact <= 0:
         raise ConfigError(f"{name} must be above 0; got {ratio!r}")
     return exact
+
+
+def read_ratio(
+    replay_ratio: float | str | Fraction | None, update_per_collect: int | None
+) -> Fraction | None:
+    """Updates for each environment step, None where they are for each collection.
+
+    Raises:
+        ConfigError: It is no ratio, or both are said.
+    """
+    ratio = read_fraction("replay_ratio", replay_ratio)
+    if update_per_collect is not None and ratio is not None:
+        raise ConfigError(
+            "update_per_collect and replay_ratio say the same in two ways; got "
+            f"{update_per_collect!r} and {replay_ratio!r}. Give one of them."
+        )
+    return ratio
+
+
+def check_backend(backend: str) -> None:
+    """Refuse a backend that there is not.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if backend not in _BACKENDS:
+        raise ConfigError(f"backend must be one of {', '.join(_BACKENDS)}; got {backend!r}")
 
 
 def check_least(*checks: tuple[str, object, int]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from fast_core.integrations.hosts import (
 )
 from fast_core.integrations.loop import Crew, Team, run_inline
 from fast_core.integrations.options import (
+    check_backend,
     check_flag,
     check_interval,
     check_least,
@@ -34,6 +34,7 @@ from fast_core.integrations.options import (
     print_line,
     read_degree,
     read_fraction,
+    read_ratio,
 )
 from fast_core.integrations.questions import Questions
 from fast_core.integrations.remote import Household, Remote
@@ -45,7 +46,6 @@ from fast_core.seeding import Role, draw_seed
 Backend = Literal["inline", "thread", "process"]
 _NUMBERS: dict[Part, int] = {"collector": 0, "learner": 1, "buffer": 2, "evaluator": 3}
 _GRACE_S = 5.0  # that processes get to leave by themselves when all is done
-_BACKENDS = ("inline", "thread", "process")
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,43 @@ class AsyncTrainer:
     `fast_core.integrations.hosts` has the methods that a part must and may have.
     ``backend="inline", off_policy_degree=0`` is the host's own loop, call for call:
     evaluate if due, collect, push, sample and train as often as granted.
+
+    Args:
+        collector: An object, or a factory ``fn(rank, seed)`` of such; `process` and more than
+            one collector need the factory.
+        learner: Likewise; it stays in this process, as does the buffer.
+        evaluator: Likewise; None for none. With `process` a factory.
+        buffer: What takes collections (`push`) and gives batches (`sample`); without one
+            `train` gets the collections themselves.
+        backend: One thread, a thread for each part, or processes for collectors and evaluator.
+        off_policy_degree: Rounds of collections that may be ahead of training; -1 or "auto"
+            lets the run choose, "legacy-auto" is the older fixed rule
+            ``max(1, (buffer_size // batch_size) // 10)``.
+        data_queue_size: Collections of one collector that may wait to be trained on; where
+            they do, it waits. None is ever dropped.
+        enable_async_eval: Whether work goes on while an evaluation runs.
+        num_collectors: Collections of one round.
+        update_per_collect: Calls of `train` for each collection; 1 if nothing is said, or
+        replay_ratio: for each environment step, a number or a fraction such as ``"1/3"``,
+            taken exactly.
+        reanalyze: Calls of `reanalyze_buffer`, which the buffer or else the learner has, an
+            epoch; an epoch is a round that grants updates. 0.02 or "1/50" is every fiftieth.
+        weight_sync_interval: Rounds of training between two exchanges of weights; they count as
+            rounds that are ahead, so it is at most ``off_policy_degree + 1``. Where the run
+            chooses the degree the interval is shortened to that. Evaluations are always of the
+            newest weights.
+        buffer_size: Rows of the buffer, for "legacy-auto" alone.
+        batch_size: Rows of a batch, likewise.
+        should_eval: Asked with the number of updates before each round whether to evaluate,
+            unless these weights were evaluated already; the evaluator's own `should_eval` where
+            it is in this process, else always.
+        on_evaluation: Told in this process of the version that an evaluation begins with, with
+            None, and then of that version with what `eval` returned; by the evaluator's thread.
+        seed: What factories' seeds are derived from.
+        work_timeout_s: Longest that one collection, evaluation or round of training may take;
+            None for no limit. Inline there is none.
+        debug_log: A line about each round, evaluation and decision: True for standard error, or
+            what takes the lines. It is called by the thread that did the work.
 
     Attributes:
         coordinator: Answers at any time, from any thread, which side may work and how it stands.
@@ -106,43 +143,6 @@ class AsyncTrainer:
     ) -> None:
         """Take the parts; nothing starts, and no factory is called.
 
-        Args:
-            collector: An object, or a factory ``fn(rank, seed)`` of such; `process` and more than
-                one collector need the factory.
-            learner: Likewise; it stays in this process, as does the buffer.
-            evaluator: Likewise; None for none. With `process` a factory.
-            buffer: What takes collections (`push`) and gives batches (`sample`); without one
-                `train` gets the collections themselves.
-            backend: One thread, a thread for each part, or processes for collectors and evaluator.
-            off_policy_degree: Rounds of collections that may be ahead of training; -1 or "auto"
-                lets the run choose, "legacy-auto" is the older fixed rule
-                ``max(1, (buffer_size // batch_size) // 10)``.
-            data_queue_size: Collections of one collector that may wait to be trained on; where
-                they do, it waits. None is ever dropped.
-            enable_async_eval: Whether work goes on while an evaluation runs.
-            num_collectors: Collections of one round.
-            update_per_collect: Calls of `train` for each collection; 1 if nothing is said, or
-            replay_ratio: for each environment step, a number or a fraction such as ``"1/3"``,
-                taken exactly.
-            reanalyze: Calls of `reanalyze_buffer`, which the buffer or else the learner has, an
-                epoch; an epoch is a round that grants updates. 0.02 or "1/50" is every fiftieth.
-            weight_sync_interval: Rounds of training between two exchanges of weights; they count as
-                rounds that are ahead, so it is at most ``off_policy_degree + 1``. Where the run
-                chooses the degree the interval is shortened to that. Evaluations are always of the
-                newest weights.
-            buffer_size: Rows of the buffer, for "legacy-auto" alone.
-            batch_size: Rows of a batch, likewise.
-            should_eval: Asked with the number of updates before each round whether to evaluate,
-                unless these weights were evaluated already; the evaluator's own `should_eval` where
-                it is in this process, else always.
-            on_evaluation: Told in this process of the version that an evaluation begins with, with
-                None, and then of that version with what `eval` returned; by the evaluator's thread.
-            seed: What factories' seeds are derived from.
-            work_timeout_s: Longest that one collection, evaluation or round of training may take;
-                None for no limit. Inline there is none.
-            debug_log: A line about each round, evaluation and decision: True for standard error, or
-                what takes the lines. It is called by the thread that did the work.
-
         Raises:
             ConfigError: A number is out of range, or an object lacks a method.
         """
@@ -156,55 +156,41 @@ class AsyncTrainer:
             ("seed", seed, 0),
         )
         check_interval(weight_sync_interval, degree)
+        check_backend(backend)
+        check_flag("enable_async_eval", enable_async_eval)
+        check_limit("work_timeout_s", work_timeout_s)
+        ratio = read_ratio(replay_ratio, update_per_collect)
         if backend == "inline" and degree == AUTO:
             degree = 0  # nothing happens side by side
         self._backend, self._degree, self._async_eval = backend, degree, enable_async_eval
         self._collectors, self._seed, self._timeout_s = num_collectors, seed, work_timeout_s
         self._should_eval, self._attend = should_eval, on_evaluation or _nothing
-        if backend not in _BACKENDS:
-            raise ConfigError(f"backend must be one of {', '.join(_BACKENDS)}; got {backend!r}")
         self._sync_interval = weight_sync_interval
-        check_flag("enable_async_eval", enable_async_eval)
-        check_limit("work_timeout_s", work_timeout_s)
-        ratio = read_fraction("replay_ratio", replay_ratio)
         self._reanalyze = read_fraction("reanalyze", reanalyze)
         self._tell = print_line if debug_log is True else debug_log or None
-        if update_per_collect is not None and ratio is not None:
-            raise ConfigError(
-                "update_per_collect and replay_ratio say the same in two ways; got "
-                f"{update_per_collect!r} and {replay_ratio!r}. Give one of them."
-            )
-        self._begin = functools.partial(
-            Coordinator,
-            collectors=num_collectors,
-            degree=degree,
-            queue_size=data_queue_size,
-            updates_per_collection=(update_per_collect or 1) if ratio is None else None,
-            replay_ratio=ratio,
-            replays=buffer is not None,
-            async_eval=enable_async_eval,
-            sync_interval=weight_sync_interval,
-        )
-        self._parts: dict[Part, Host | None] = {
-            "collector": collector,
-            "learner": learner,
-            "buffer": buffer,
-            "evaluator": evaluator,
-        }
+        self._queue_size, self._replay_ratio = data_queue_size, ratio
+        self._per_collection = None if ratio is not None else update_per_collect or 1
+        parts = collector, learner, buffer, evaluator
+        self._parts: dict[Part, Host | None] = dict(zip(_NUMBERS, parts, strict=True))
         self._changed, self._running = threading.Condition(), threading.Lock()
         self.coordinator = Questions(self._begin(), self._changed)
-        for name, said in (("should_eval", should_eval), ("on_evaluation", on_evaluation)):
-            if said is not None and evaluator is None:
-                raise ConfigError(
-                    f"{name} is about evaluations, and there is no evaluator: nothing would be "
-                    f"evaluated. Give evaluator=..., or leave {name} out."
-                )
-        for part, given in self._parts.items():
-            if given is not None:
-                self._check_part(part, given)
-        made_later = is_factory(learner, "learner") or is_factory(buffer, "buffer")
-        if self._reanalyze is not None and not made_later:
-            reanalyzing(learner, buffer)
+        self._check_parts()
+
+    def _begin(
+        self, max_env_steps: int | None = None, max_updates: int | None = None
+    ) -> Coordinator:
+        return Coordinator(
+            collectors=self._collectors,
+            degree=self._degree,
+            queue_size=self._queue_size,
+            updates_per_collection=self._per_collection,
+            replay_ratio=self._replay_ratio,
+            replays=self._parts["buffer"] is not None,
+            async_eval=self._async_eval,
+            sync_interval=self._sync_interval,
+            max_env_steps=max_env_steps,
+            max_updates=max_updates,
+        )
 
     def run(self, *, max_env_step: int | None = None, max_train_iter: int | None = None) -> Result:
         """Collect and train until a limit is reached or an evaluation says stop.
@@ -236,7 +222,7 @@ class AsyncTrainer:
             self._running.release()
 
     def _run(self, max_env_step: int | None, max_train_iter: int | None) -> Result:
-        coordinator = self._begin(max_env_steps=max_env_step, max_updates=max_train_iter)
+        coordinator = self._begin(max_env_step, max_train_iter)
         self.coordinator = Questions(coordinator, self._changed)
         with self._team() as team:
             if self._backend == "inline":
@@ -256,6 +242,22 @@ class AsyncTrainer:
         )
 
     # --- what is refused ---------------------------------------------------------------------
+
+    def _check_parts(self) -> None:
+        asks, attends = self._should_eval is not None, self._attend is not _nothing
+        for name, said in (("should_eval", asks), ("on_evaluation", attends)):
+            if said and self._parts["evaluator"] is None:
+                raise ConfigError(
+                    f"{name} is about evaluations, and there is no evaluator: nothing would be "
+                    f"evaluated. Give evaluator=..., or leave {name} out."
+                )
+        for part, given in self._parts.items():
+            if given is not None:
+                self._check_part(part, given)
+        learner, buffer = self._parts["learner"], self._parts["buffer"]
+        made_later = is_factory(learner, "learner") or is_factory(buffer, "buffer")
+        if self._reanalyze is not None and not made_later:
+            reanalyzing(learner, buffer)
 
     def _check_part(self, part: Part, given: Host) -> None:
         if is_factory(given, part):
