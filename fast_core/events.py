@@ -129,7 +129,8 @@ class Train(Message, frozen=True):
     """Train on one merged ticket; only `Trained` frees its slots.
 
     With replay it goes to the replay node, which draws that many batches, and to the first
-    optimizer, which answers when all steps are taken.
+    optimizer, which answers when all steps are taken. A node of the user's that consumes it
+    answers with `Followed`.
 
     Attributes:
         ticket: Its number.
@@ -278,6 +279,13 @@ class Transformed(Message, frozen=True):
 
     node: str
     rollout: RolloutRef
+
+
+class Followed(Message, frozen=True):
+    """A node of the user's is done with a ticket, of which it had the `Train` too."""
+
+    node: str
+    ticket: int
 
 
 class Trained(Message, frozen=True):
@@ -659,6 +667,7 @@ WireEvent = (
     | Ready
     | RolloutReady
     | Transformed
+    | Followed
     | Trained
     | SnapshotTaken
     | Evaluated

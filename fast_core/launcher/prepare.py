@@ -184,61 +184,51 @@ def scheduler_settings(
     ``came_back`` is how often the run has, in this call, and ``deaths`` what other nodes had spent
     of their budgets by then.
     """
-    config, rollout = plan.config, plan.config.rollout
-    evaluation, stop = config.evaluation, config.stop
+    config, supervision = plan.config, plan.config.supervision
+    evaluation, checkpoint, stop = config.evaluation, config.checkpoint, config.stop
     dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(extra_nodes(config.added_nodes))
     apart = {*wired.savers, *wired.optional}
     others = [name for name in plan.names.extra if name not in apart]
+    flow, *flows = filter(None, (part.flow(plan) for part in plan.parts))
+    flow = msgspec.structs.replace(flow, stages=wired.stages, followers=wired.followers)
     return SchedulerSettings(
-        shards=rollout.shards,
+        **msgspec.structs.asdict(flow),
+        others=tuple(flows),
         env_nodes=plan.names.env,
         spare_nodes=plan.names.spare if _scales(plan) else None,
         policy_nodes=plan.names.policy,
         spare_policies=plan.names.spare_policy if scales(config) else None,
         balance=config.nodes.env.balance and dies,
         balance_policies=config.nodes.policy.balance and dies,
-        optimizers=plan.names.optimizers,
-        replay=next(iter(plan.names.replay), None),
         evaluator=next(iter(plan.names.evaluator), None),
         other_nodes=(*plan.names.policy, METRICS, *others),
         savers=wired.savers,
         optional=wired.optional,
-        stages=wired.stages,
         routes=wired.routes,
         changeable=changeable(config),
-        comebacks=max(config.supervision.restarts.optimizer - came_back, 0) if dies else 0,
+        comebacks=max(supervision.restarts.optimizer - came_back, 0) if dies else 0,
         back=came_back > 0,
-        comebacks_on_error=config.supervision.restarts.on_error == "restart",
+        comebacks_on_error=supervision.restarts.on_error == "restart",
         restarts=_budgets(plan, deaths),
-        backoff_s=config.supervision.restarts.backoff_s,
-        max_backoff_s=config.supervision.restarts.max_backoff_s,
-        degree=config.degree,
-        stragglers=config.scheduler.stragglers,
-        auto_degree=config.scheduler.auto,
+        backoff_s=supervision.restarts.backoff_s,
+        max_backoff_s=supervision.restarts.max_backoff_s,
         slots_per_shard=slots_per_shard(plan),
-        rows_per_rollout=rollout.envs_per_shard * config.steps,
-        updates_granted=plan.updates_granted,
-        replay_ratio=str(config.scheduler.replay_ratio) if plan.names.replay else None,
-        learning_starts=config.replay.learning_starts,
-        replay_kept=config.checkpoint.replay,
         nonfinite_share=config.environment.nonfinite_share,
         eval_every_env_steps=evaluation.every_env_steps,
         eval_episodes=evaluation.episodes,
         eval_mode="sync" if evaluation.waits else "async",
         eval_at_end=evaluation.at_end,
-        checkpoint_every_updates=config.checkpoint.every_updates,
-        checkpoint_at_end=config.checkpoint.at_end,
+        checkpoint_every_updates=checkpoint.every_updates,
+        checkpoint_at_end=checkpoint.at_end,
         checkpoint_directory=checkpoint_directory,
-        stop_env_steps=stop.env_steps,
-        stop_updates=stop.updates,
         stop_time_s=stop.time_s,
         stop_score=stop.score,
         stop_score_held=stop.score_held,
         stop_score_on=evaluation.score_on,
         start_timeout_s=plan.start_timeout_s,
-        work_timeout_s=config.supervision.work_timeout_s,
-        repeat_timeout_s=config.supervision.repeat_timeout_s,
+        work_timeout_s=supervision.work_timeout_s,
+        repeat_timeout_s=supervision.repeat_timeout_s,
     )
 
 

@@ -124,7 +124,7 @@ class Shell:
         self.roster = Roster(
             plan.names,
             stats,
-            awaited=(*settings.working_nodes, *plan.names.policy, *evaluator),
+            awaited=(*settings.working_nodes, *settings.followers, *plan.names.policy, *evaluator),
             optional=settings.optional,
             deaths=deaths,
         )

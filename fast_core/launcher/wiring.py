@@ -15,10 +15,12 @@ from fast_core.config import PAGE, ExtraNodeConfig
 from fast_core.distributed.wire import MessageReader, kind_of
 from fast_core.errors import ConfigError, TopologyError
 from fast_core.events import (
+    Followed,
     Message,
     Ready,
     Save,
     Saved,
+    Train,
     Transform,
     Transformed,
     UserMessage,
@@ -28,12 +30,18 @@ from fast_core.scheduler.settings import Route
 from fast_core.system.importing import named
 
 # A command, and the event that answers it; everything else goes to FastLoop's own nodes.
-ANSWERS: dict[type[Message], type[Message]] = {Transform: Transformed, Save: Saved}
+ANSWERS: dict[type[Message], type[Message]] = {
+    Transform: Transformed,
+    Train: Followed,
+    Save: Saved,
+}
 # Why a run waits for whoever takes these.
 _NEEDED: dict[type[Message], str] = {
     Transform: "rollouts are trained on when it has them",
+    Train: "a ticket is settled when it has answered",
     Save: "a checkpoint is whole when it has its part",
 }
+STAGE = "fast_core.nodes.rollout_stage.RolloutStage"
 M = TypeVar("M", bound=Message)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TAKEN = re.compile(r"((env|policy|replay|optimizer|evaluator|metrics)(-\d+)?)")
@@ -61,12 +69,14 @@ class Wiring:
 
     Attributes:
         stages: Those that take rollouts, in order.
+        followers: Those that take tickets.
         savers: Those that have a part of a checkpoint.
         optional: Those that the run goes on without.
         routes: Where their messages go.
     """
 
     stages: tuple[str, ...]
+    followers: tuple[str, ...]
     savers: tuple[str, ...]
     optional: tuple[str, ...]
     routes: tuple[Route, ...]
@@ -163,8 +173,8 @@ def _check_declaration(kind: type[Node], key: str) -> None:
             raise TopologyError(
                 f"{who} consumes {command.__name__} but does not emit {answer.__name__}, which the "
                 f"scheduler waits for. Send one for every {command.__name__} and add "
-                f"{answer.__name__} to its `emits`, or subclass "
-                "fast_core.nodes.rollout_stage.RolloutStage, which does"
+                f"{answer.__name__} to its `emits`"
+                + ("" if command is Train else f", or subclass {STAGE}, which does")
             )
         if answer in kind.emits and command not in kind.consumes:
             raise TopologyError(
@@ -228,6 +238,7 @@ def wiring(nodes: Sequence[ExtraNode]) -> Wiring:
     consumed, emitted = _of(nodes, "consumes"), _of(nodes, "emits")
     return Wiring(
         stages=tuple(node.name for node in nodes if Transform in node.kind.consumes),
+        followers=tuple(node.name for node in nodes if Train in node.kind.consumes),
         savers=tuple(node.name for node in nodes if Save in node.kind.consumes),
         optional=tuple(node.name for node in nodes if not node.kind.essential),
         routes=tuple(

@@ -24,6 +24,7 @@ from fast_core.run.structures import (
     of_tiles,
     rows_per_log,
 )
+from fast_core.scheduler import FlowSettings
 
 ENV = "fast_core.nodes.collect.env:EnvNode"
 POLICY = "fast_core.nodes.act.policy:PolicyNode"
@@ -49,6 +50,28 @@ class Learn(Part):
     def structures(self, plan: RunPlan) -> Iterator[Structure]:
         """What is published."""
         return of_learning(plan)
+
+    def flow(self, plan: RunPlan) -> FlowSettings:
+        """Every ticket grants the same, or with replay what the ratio says."""
+        config, names = plan.config, plan.names
+        replay = next(iter(names.replay), None)
+        granted = 0 if replay else plan.blueprint.updates_granted(config.rows_per_ticket)
+        return FlowSettings(
+            key=self.key,
+            shards=config.rollout.shards,
+            optimizers=names.optimizers,
+            replay=replay,
+            degree=config.degree,
+            auto_degree=config.scheduler.auto,
+            stragglers=config.scheduler.stragglers,
+            rows_per_rollout=config.rollout.envs_per_shard * config.steps,
+            updates_granted=granted,
+            replay_ratio=str(config.scheduler.replay_ratio) if replay else None,
+            learning_starts=config.replay.learning_starts,
+            replay_kept=config.checkpoint.replay,
+            stop_env_steps=config.stop.env_steps,
+            stop_updates=config.stop.updates,
+        )
 
     def check(self, plan: RunPlan) -> None:
         """What a ticket grants is a number."""

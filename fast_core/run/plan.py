@@ -16,6 +16,7 @@ from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, R
 from fast_core.config import RunConfig, Values
 from fast_core.memory import Structure
 from fast_core.run.names import METRICS, Names, Role
+from fast_core.scheduler import FlowSettings
 from fast_core.spec import EnvironmentSpec
 
 QUICKLY_S = 1.0  # of an environment that is made in so long its limit takes no account
@@ -38,6 +39,10 @@ class Part:
     def structures(self, plan: RunPlan) -> Iterable[Structure]:
         """Its shared memory, in the order of the places there."""
         return ()
+
+    def flow(self, plan: RunPlan) -> FlowSettings | None:
+        """What its learner gets to train on, and what a ticket grants; None without a learner."""
+        return None
 
     def private_nbytes(self, plan: RunPlan) -> int:
         """What its nodes take beside that and that grows with the configuration."""
@@ -172,11 +177,6 @@ class RunPlan:
     def replays(self) -> bool:
         """Whether the run learns from replay."""
         return self.config.replays
-
-    @property
-    def updates_granted(self) -> int:
-        """Optimizer steps that every ticket grants; 0 where they are granted by a ratio."""
-        return 0 if self.replays else self.blueprint.updates_granted(self.config.rows_per_ticket)
 
     @property
     def saves_replay(self) -> bool:

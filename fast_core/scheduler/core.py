@@ -17,6 +17,7 @@ from fast_core.events import (
     Evaluated,
     Event,
     Failed,
+    Followed,
     Late,
     LauncherEvent,
     Left,
@@ -48,6 +49,7 @@ from fast_core.scheduler.decisions import (
     steer,
 )
 from fast_core.scheduler.failures import describe
+from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Place
 from fast_core.scheduler.life import LAUNCHER, Life, Send
 from fast_core.scheduler.reading import read_statistics
@@ -166,6 +168,8 @@ def _dispatch(run: Life, event: Event | LauncherEvent) -> None:
             _transformed(run, event)
         case Envelope():
             _envelope(run, event)
+        case Followed():
+            _followed(run, event)
         case Trained():
             _trained(run, event)
         case SnapshotTaken():
@@ -229,6 +233,11 @@ def _users_fault(run: Life, event: Event | LauncherEvent) -> str | None:
                 "for or had reported before; it must send one Saved with the `checkpoint` of each "
                 f"Save. The last one was {run.checkpoints.number}"
             )
+        case Followed(ticket=ticket) if not any(f.followers.expects(event) for f in run.flows):
+            return (
+                f"{node} sent Followed of ticket {ticket}, which it was not told of or had "
+                "answered; it must send one with the `ticket` of each Train, in their order"
+            )
         case Ready() if not _is_awaited(run, event.node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
         case (
@@ -291,6 +300,8 @@ def _come_back(run: Life, node: str) -> None:
         if node == flow.settings.replay:  # which knows what it has drawn of them
             for train in flow.drawing:
                 run.send(node, train)
+        for train in flow.followers.open(node):
+            run.send(node, train)
     if node == run.settings.evaluator and run.evaluations.open is not None:
         run.send(node, run.evaluations.open)
     run.decide("node back", f"{node} is ready again")
@@ -348,7 +359,8 @@ def _envelope(run: Life, event: Envelope) -> None:
         run.routing.hold(event)
     else:
         for node in run.routing.receivers(event):
-            if not run.optional.awaits(node):  # one that is not there has nothing to hear
+            # one that is not there has nothing to hear
+            if not run.optional.awaits(node) and node not in run.restarts.away:
                 run.send(node, event)
 
 
@@ -357,6 +369,26 @@ def _trained(run: Life, event: Trained) -> None:
     if flow is None or event.ticket < flow.tickets.settled:
         run.counters.stale += 1
         return
+    flow.followers.report(event)
+    _settle(run, flow)
+
+
+def _followed(run: Life, event: Followed) -> None:
+    for flow in run.flows:
+        if flow.followers.expects(event):
+            flow.followers.answer(event)
+            _settle(run, flow)
+            return
+    run.counters.stale += 1
+
+
+def _settle(run: Life, flow: Flow) -> None:
+    """Settle the tickets that everybody is done with."""
+    while not run.ended and (event := flow.followers.take()) is not None:
+        _settle_one(run, flow, event)
+
+
+def _settle_one(run: Life, flow: Flow, event: Trained) -> None:
     fault = flow.fault(event)
     if fault is not None:
         run.fail(fault)

@@ -9,6 +9,7 @@ from fast_core.events import (
     CommitCheckpoint,
     Evaluated,
     Failed,
+    Followed,
     Left,
     NodeExited,
     Respawn,
@@ -148,9 +149,11 @@ def debts(run: Life) -> Iterator[Debt]:
     for node, shard in run.acting.told:
         yield Debt(node, Left, f"has not left shard {shard} to another policy node")
     for flow in run.flows:
-        if flow.tickets.training:
-            what = f"has not trained on ticket {flow.tickets.settled}"
+        if flow.tickets.training > flow.followers.waiting:
+            what = f"has not trained on ticket {flow.tickets.settled + flow.followers.waiting}"
             yield Debt(flow.settings.optimizer, Trained, what)
+        for node, ticket in flow.followers.owing():
+            yield Debt(node, Followed, f"has not sent Followed of ticket {ticket}")
     request = run.evaluations.kept.request
     if run.evaluations.stage == "snapshot":
         yield Debt(settings.optimizer, SnapshotTaken, f"has taken no snapshot {request}")
@@ -249,6 +252,9 @@ def _order(run: Life, flow: Flow, train: Train) -> None:
     replay = flow.settings.replay
     if replay is not None and replay not in run.restarts.away:
         run.send(replay, train)  # before the optimizer, which waits for what it draws
+    for node in flow.followers.order(train):
+        if node not in run.restarts.away:
+            run.send(node, train)
     run.send(flow.settings.optimizer, train)
 
 

@@ -18,6 +18,7 @@ import msgspec
 from fast_core.events import Collect, RolloutOrder, Train, Trained
 from fast_core.scheduler.admission import places
 from fast_core.scheduler.degree import Auto, AutoState, Spent, effective_share
+from fast_core.scheduler.followers import Followers
 from fast_core.scheduler.ledger import Ledger, Place, Rollout
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.settings import FlowSettings
@@ -40,6 +41,7 @@ class Flow:
         published: Settled tickets that the newest published weights are of, which bounds admission.
         published_version: Their version.
         drawing: With replay what is ordered of merged tickets that are not settled, oldest first.
+        followers: Who gets its tickets too.
         reported: What the learner reported of the last ticket that granted steps.
     """
 
@@ -78,6 +80,7 @@ class Flow:
         self.collected = self.merged_rows = self.settled.env_steps
         self.published, self.published_version = self.tickets.settled, self.settled.version
         self.drawing: deque[Train] = deque()
+        self.followers = Followers(settings.followers, self.tickets.settled)
         self.reported: dict[str, float] = {}
 
     @property

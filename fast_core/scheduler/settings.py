@@ -38,6 +38,7 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
             is asked for snapshots.
         replay: Name of the replay node, None for an algorithm that learns from rollouts.
         stages: Nodes that take every rollout, in this order, before it is trained on.
+        followers: Nodes that get every ticket too; it is settled when they have answered.
         degree: `off_policy_degree`: tickets that may be collected ahead of training.
         stragglers: What becomes of a rollout without which the next ticket would break its bound.
         auto_degree: The run chooses it by itself, and ``degree`` is the largest that it may.
@@ -56,6 +57,7 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     optimizers: tuple[str, ...]
     replay: str | None = None
     stages: tuple[str, ...] = ()
+    followers: tuple[str, ...] = ()
     degree: int
     auto_degree: bool = False
     stragglers: Literal["wait", "drop"] = "wait"
@@ -260,7 +262,11 @@ class SchedulerSettings(FlowSettings, frozen=True, kw_only=True):
         doubled = [name for name, count in Counter(named).items() if count > 1]
         if doubled:
             raise ConfigError(f"every node needs a name of its own; got {doubled!r} twice")
-        given = {*self.stages, *(name for route in self.routes for name in route.receivers)}
+        given = {
+            *self.stages,
+            *self.followers,
+            *(name for route in self.routes for name in route.receivers),
+        }
         if unknown := sorted(given - {*self.savers, *self.other_nodes, *self.optional}):
             raise ConfigError(
                 f"rollouts and messages can go to the user's nodes only; got {unknown!r}"

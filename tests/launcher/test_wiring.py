@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fast_core.config import DashboardConfig, ExtraNodeConfig, NodesConfig
 from fast_core.errors import TopologyError
 from fast_core.events import (
+    Collect,
     Command,
     Message,
     Ready,
@@ -124,7 +125,8 @@ def test_names_that_name_no_file_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("consumes", "emits", "text"),
     [
-        ({Train}, (), r"nodes.extra\[0\] \(Quiet\) consumes Train, but nobody sends it that"),
+        ({Collect}, (), r"nodes.extra\[0\] \(Quiet\) consumes Collect, but nobody sends it that"),
+        ({Train}, (), r"consumes Train but does not emit Followed.*add Followed to its `emits`$"),
         ((), {RolloutReady}, r"\(Quiet\) emits RolloutReady, but the scheduler does not"),
         ({Transform}, {Ready}, r"consumes Transform but does not emit Transformed.*RolloutStage"),
         ((), {Transformed}, r"emits Transformed but does not consume Transform"),

@@ -8,7 +8,7 @@ those that may be left out no longer, and then those that were complete first.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from fractions import Fraction
 
 from fast_core.events import (
@@ -23,6 +23,7 @@ from fast_core.events import (
     EndRun,
     Evaluate,
     Evaluated,
+    Followed,
     Leave,
     Left,
     NodeExited,
@@ -110,6 +111,8 @@ class Audit:
         self.committing = False
         self.changing: set[str] = set()  # nodes that were told of other values
         self.telling: set[str | None] = set()
+        self.followed = dict.fromkeys(settings.followers, settled)  # tickets that each answered
+        self.reports: deque[Trained] = deque()  # of tickets that some follower is not done with
         self.ended: EndRun | None = None
         self.evaluated: list[Evaluated] = []
         self.decisions: list[Decision] = []
@@ -160,7 +163,12 @@ class Audit:
                 assert self.actor.pop(shard) == node
                 self.told_to_leave.remove(shard)
             case Trained():
-                self._trained(event)
+                self.reports.append(event)
+                self._settle()
+            case Followed(node, ticket):
+                assert ticket == self.followed[node] < self.merged
+                self.followed[node] += 1
+                self._settle()
             case Evaluated():
                 self.evaluating = False
                 self.evaluated.append(event)
@@ -254,6 +262,12 @@ class Audit:
         self.entered += place == 0
         self.staged[key] = (slot, incarnation, node)
 
+    def _settle(self) -> None:
+        """A ticket is settled when the learner and all that follow are done with it."""
+        least = min(self.followed.values(), default=self.merged)
+        while self.reports and self.reports[0].ticket < least:
+            self._trained(self.reports.popleft())
+
     def _trained(self, event: Trained) -> None:
         ticket = event.ticket
         assert ticket == self.settled
@@ -320,6 +334,8 @@ class Audit:
                     self._collect(node, command)
                 case Transform():
                     self._transform(node, command)
+                case Train(ticket) if node in self.followed:
+                    assert node not in self.away and self.followed[node] <= ticket <= self.merged
                 case Train(ticket) if node == self.settings.replay and ticket < self.merged:
                     assert self.granted[ticket] == command.granted, "told again of what is open"
                 case Train() if node == self.settings.replay:

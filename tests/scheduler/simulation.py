@@ -30,6 +30,7 @@ from fast_core.events import (
     Evaluate,
     Evaluated,
     Event,
+    Followed,
     LauncherEvent,
     Leave,
     Left,
@@ -120,6 +121,7 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "nonfinite_share",
         "auto_degree",
         "stragglers",
+        "followers",
     }
     assert changes.keys() <= values.keys() | more
     if "replay" in changes:
@@ -334,6 +336,8 @@ class World:
                 return rollout_ready(node, task, version)
             case Transform():
                 return Transformed(node, task.rollout)
+            case Train() if node in self.settings.followers:
+                return Followed(node, task.ticket)
             case Train():
                 return self._trained(node, task)
             case Leave(shard):

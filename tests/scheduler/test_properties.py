@@ -40,6 +40,7 @@ def run_settings(draw: st.DrawFn) -> dict[str, object]:
         "slots_per_shard": draw(st.integers(1, 4)),
         "stages": draw(st.sampled_from([(), (), ("first",), ("first", "second")])),
         "savers": ("first", "second"),
+        "followers": draw(st.sampled_from([(), (), ("policy1",)])),
         "restarts": draw(st.fixed_dictionaries(dict.fromkeys(KINDS, st.integers(0, 3)))),
         "other_nodes": ("policy0", "policy1"),
         "balance": draw(st.booleans()),
