@@ -243,6 +243,8 @@ class ReplayBatch:
         weight: ``[N]`` float32, importance weights; 1 where draws are uniform.
         env_steps: Environment steps stored so far.
         progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
+        extra: ``[N, ...]`` by name, what `Blueprint.columns` declares, of the window's first step
+            or summed like the reward, as the column's ``fold`` says.
     """
 
     obs: Array
@@ -253,6 +255,7 @@ class ReplayBatch:
     weight: Array
     env_steps: int
     progress: float
+    extra: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

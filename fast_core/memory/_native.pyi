@@ -129,6 +129,7 @@ class ReplayReader:
         frames: int,
         key0: int,
         key1: int,
+        summed: int,
         /,
     ) -> ReplayReader: ...
     @property

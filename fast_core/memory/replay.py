@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Self, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ class ReplayArrays:
         weight: ``[N]`` float32, importance weights, 1 with uniform draws.
         log: ``[N]`` int32, which environment: shard times environments per shard, plus its number.
         row: ``[N]`` int64, number of the window's first row in its log.
+        extra: ``[N, ...]`` by name, each further column of the logs, as its ``fold`` says.
     """
 
     obs: Array
@@ -40,23 +41,26 @@ class ReplayArrays:
     weight: NDArray[np.float32]
     log: NDArray[np.int32]
     row: NDArray[np.int64]
+    extra: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
-    def allocate(cls, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
+    def allocate(cls, columns: ReplayFields, rows: int, frames: int = 1) -> Self:
         """Arrays in private memory."""
-        return cls.at(memoryview(bytearray(cls.nbytes(fields, rows, frames))), fields, rows, frames)
+        return cls.at(
+            memoryview(bytearray(cls.nbytes(columns, rows, frames))), columns, rows, frames
+        )
 
     @staticmethod
-    def nbytes(fields: ReplayFields, rows: int, frames: int = 1) -> int:
+    def nbytes(columns: ReplayFields, rows: int, frames: int = 1) -> int:
         """Bytes of a region that holds them."""
-        return sum(align(rows * each.row_nbytes) for each in batch_columns(fields, frames))
+        return sum(align(rows * each.row_nbytes) for each in batch_columns(columns, frames))
 
     @classmethod
-    def at(cls, memory: memoryview, fields: ReplayFields, rows: int, frames: int = 1) -> Self:
+    def at(cls, memory: memoryview, columns: ReplayFields, rows: int, frames: int = 1) -> Self:
         """Arrays over ``memory``, a batch slot for instance; its values are left as they are."""
         arrays: dict[str, Array] = {}
         begin = 0
-        for each in batch_columns(fields, frames):
+        for each in batch_columns(columns, frames):
             shape = rows, *each.shape
             arrays[each.name] = array_at(memory, begin, as_dtype(each.dtype), shape)
             begin += align(rows * each.row_nbytes)
@@ -65,12 +69,14 @@ class ReplayArrays:
     @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Self:
         """The arrays of a batch slot (a `Mailbox`) by name."""
-        return cls(**columns)
+        usual = {each.name for each in fields(cls)} - {"extra"}
+        extra = {name: values for name, values in columns.items() if name not in usual}
+        return cls(**{name: columns[name] for name in usual}, extra=extra)
 
     def in_order(self) -> tuple[Array, ...]:
         """All arrays, as the native core takes them."""
-        leading = (self.obs, self.next_obs, self.action, self.reward, self.discount)
-        return (*leading, self.weight, self.log, self.row)
+        leading = (self.obs, self.next_obs, self.discount, self.weight, self.log, self.row)
+        return (*leading, self.action, self.reward, *self.extra.values())
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,8 @@ class ReplayReader:
         self.frames = frames
         self._logs = tuple(logs)
         natives = tuple(log.native for log in logs)
-        self._native = _native.ReplayReader(natives, steps, gamma, frames, *key_of(seed))
+        summed = sum(1 << at for at, each in enumerate(self.fields) if each.fold == "sum")
+        self._native = _native.ReplayReader(natives, steps, gamma, frames, *key_of(seed), summed)
 
     @property
     def leaves(self) -> int:
@@ -263,17 +270,17 @@ class ReplayReader:
         return positions
 
 
-def batch_columns(fields: ReplayFields, frames: int) -> ReplayFields:
-    """The columns of a batch that is drawn from logs of ``fields``, as `ReplayArrays` has them."""
-    (obs, *kept), stack = fields, (frames,) if frames > 1 else ()
+def batch_columns(columns: ReplayFields, frames: int) -> tuple[FieldSpec, ...]:
+    """The columns of a batch that is drawn from logs of ``columns``, as `ReplayArrays` has them."""
+    (obs, *kept), stack = columns, (frames,) if frames > 1 else ()
     made = [
         *((name, obs.dtype, (*stack, *obs.shape)) for name in ("obs", "next_obs")),
-        *((field.name, field.dtype, field.shape) for field in kept[:2]),
+        *((each.name, each.dtype, each.shape) for each in kept[:2]),
         ("discount", "float32", ()),
         ("weight", "float32", ()),
         ("log", "int32", ()),
         ("row", "int64", ()),
-        *((field.name, field.dtype, field.shape) for field in kept[2:]),
+        *((each.name, each.dtype, each.shape) for each in kept[2:]),
     ]
     return tuple(FieldSpec(name, shape, dtype, "rollout") for name, dtype, shape in made)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -17,24 +18,27 @@ from fast_core.memory.header import (
     check_room,
     write_header,
 )
-from fast_core.spec import FieldSpec, SpaceSpec, as_dtype
+from fast_core.spec import Column, FieldSpec, SpaceSpec, as_dtype
 
-ReplayFields = tuple[FieldSpec, ...]
+ReplayFields = tuple[Column, ...]
 
 _BOOL = np.dtype(np.bool_)
-COLUMNS = ("obs", "action", "reward")
+COLUMNS = ("obs", "action", "reward")  # the first ones
+_NOTHING: Mapping[str, Array] = MappingProxyType({})
 
 
-def replay_fields(row: SpaceSpec, action: FieldSpec) -> ReplayFields:
+def replay_fields(row: SpaceSpec, action: FieldSpec, extra: Sequence[Column] = ()) -> ReplayFields:
     """The columns of a replay log.
 
     Args:
         row: What an environment returns (``EnvironmentSpec.row``): one frame where they are
             stacked.
         action: How actions are stored (``Blueprint.action_field``).
+        extra: What else is kept of each step (``Blueprint.columns``).
     """
-    obs = FieldSpec("obs", row.shape, row.dtype)
-    return (obs, action, FieldSpec("reward", (), "float32"))
+    obs = Column("obs", row.shape, row.dtype)
+    taken = Column(action.name, action.shape, action.dtype)
+    return (obs, taken, Column("reward", (), "float32", fold="sum"), *extra)
 
 
 def reserve_of(capacity: int, burst: int = 2) -> int:
@@ -83,6 +87,7 @@ class ReplayLog:
         self.envs = envs
         self.native = _native.ReplayLog(memory[HEADER_BYTES:], continues)
         self._columns = [(f.name, as_dtype(f.dtype), f.shape) for f in fields]
+        self._extra = [f.name for f in fields[len(COLUMNS) :]]
 
     @staticmethod
     def nbytes(fields: ReplayFields, capacity: int, envs: int, reserve: int | None = None) -> int:
@@ -158,6 +163,7 @@ class ReplayLog:
         final_obs: Array | None = None,
         *,
         first: int = 0,
+        extra: Mapping[str, Array] = _NOTHING,
     ) -> None:
         """Appends one step of ``B`` environments, from number ``first`` on.
 
@@ -170,12 +176,13 @@ class ReplayLog:
             truncated: ``[B]``.
             final_obs: ``[B, ...]``, read where an episode ended; None where none did.
             first: Number of the first environment within the shard.
+            extra: ``[B, ...]`` by name, the further columns.
 
         Raises:
             SegmentError: An array has another type, shape or length than declared, or a final
                 observation is missing. Nothing is stored then.
         """
-        columns = (obs, action, reward)
+        columns = (obs, action, reward, *(extra[name] for name in self._extra))
         for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
             check_rows(array, name, dtype, shape)
         check_rows(terminated, "terminated", _BOOL, ())
@@ -192,6 +199,7 @@ class ReplayLog:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
         final_obs: Array,
+        extra: Mapping[str, Array] = _NOTHING,
     ) -> Callable[[], None]:
         """What appends the ``T`` steps of all environments that these arrays hold at the time.
 
@@ -202,14 +210,14 @@ class ReplayLog:
         Raises:
             SegmentError: An array has another type or shape than declared.
         """
-        columns = (obs, action, reward)
+        columns = (obs, action, reward, *(extra[name] for name in self._extra))
         for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
             check_rows(array[0], name, dtype, shape)
         check_rows(terminated[0], "terminated", _BOOL, ())
         check_rows(truncated[0], "truncated", _BOOL, ())
         check_rows(final_obs[0], "final_obs", *self._columns[0][1:])
         steps = [
-            (0, (obs[t], action[t], reward[t]), terminated[t], truncated[t], final_obs[t])
+            (0, tuple(each[t] for each in columns), terminated[t], truncated[t], final_obs[t])
             for t in range(len(obs))
         ]
         append = self.native.append
@@ -247,8 +255,8 @@ def check_rows(
 
 def _row_bytes(fields: ReplayFields) -> tuple[int, ...]:
     names = tuple(column.name for column in fields)
-    if names != COLUMNS:
-        raise SegmentError(f"the columns of a replay log are {COLUMNS!r}; got {names!r}")
+    if names[:3] != COLUMNS:
+        raise SegmentError(f"the columns of a replay log begin with {COLUMNS!r}; got {names!r}")
     if (fields[2].shape, fields[2].dtype) != ((), "float32"):
         raise SegmentError(f"rewards are stored as float32 scalars; got {fields[2]!r}")
     return tuple(column.row_nbytes for column in fields)

@@ -17,7 +17,7 @@ from fast_core.memory import (
     replay_fields,
 )
 from fast_core.run.mail import Drawn
-from fast_core.spec import FieldSpec, SpaceSpec
+from fast_core.spec import Column, FieldSpec, SpaceSpec
 from tests.memory.replay_model import (
     FIELDS,
     GAMMA,
@@ -192,6 +192,31 @@ def test_rows_are_drawn_exactly_as_they_were_stored(memory: Memory) -> None:
     assert (arrays.obs == obs[arrays.row, arrays.log]).all()
     assert (arrays.next_obs == obs[arrays.row + 1, arrays.log]).all()
     assert (arrays.action == action[arrays.row, arrays.log]).all()
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_further_columns_are_of_the_first_step_or_summed_as_rewards_are(
+    memory: Memory, prioritized: bool
+) -> None:
+    cost, tag = Column("cost", (2,), "float32", fold="sum"), Column("tag", (3,), "int16")
+    space, action = SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64")
+    log = new_log(memory, 60, 2, replay_fields(space, action, (cost, tag)))
+    rng = np.random.default_rng(4)
+    for step in range(90):
+        reward = rng.random(2, np.float32)
+        extra = {
+            "tag": np.full((2, 3), step, np.int16),
+            "cost": np.stack([reward, 2 * reward], axis=1),
+        }
+        obs, ends = np.full((2, 2), step, np.float64), rng.random((2, 2)) < 0.1
+        log.append(obs, np.full(2, step), reward, *ends, obs, extra=extra)
+    reader = new_reader(log, steps=4)
+    arrays, tree = reader.arrays(300), new_tree(reader) if prioritized else None
+    assert reader.draw(arrays, tree, 1.0)
+    assert len(np.unique(arrays.discount)) == 5  # windows of 1 to 4 steps, and of the end
+    np.testing.assert_array_equal(arrays.extra["cost"][:, 0], arrays.reward)
+    np.testing.assert_array_equal(arrays.extra["cost"][:, 1], 2 * arrays.reward)
+    np.testing.assert_array_equal(arrays.extra["tag"], np.repeat(arrays.action[:, None], 3, 1))
 
 
 def test_composite_observations_come_back_whole(memory: Memory) -> None:

@@ -85,7 +85,7 @@ def test_misfits_are_refused_and_nothing_is_stored(memory: Memory) -> None:
 
 
 def test_logs_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(SegmentError, match="columns of a replay log are"):
+    with pytest.raises(SegmentError, match="columns of a replay log begin with"):
         ReplayLog.nbytes(FIELDS[1:], 10, 2)
     with pytest.raises(SegmentError, match="capacity"):
         ReplayLog.nbytes(FIELDS, 0, 2)

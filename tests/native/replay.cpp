@@ -150,7 +150,9 @@ struct Reader {
 
   void draw(bool prioritized) {
     const BatchTarget to{reinterpret_cast<char*>(obs), reinterpret_cast<char*>(next_obs),
-                         reinterpret_cast<char*>(action), reward, discount, weight, source, row};
+                         {{reader.log(), 1, Fold::first, reinterpret_cast<char*>(action)},
+                          {reader.log(), 2, Fold::sum, reinterpret_cast<char*>(reward)}},
+                         discount, weight, source, row};
     const bool was_writing = writing;
     writing = false;
     const auto drawn =

@@ -55,7 +55,9 @@ void read(void* memory, std::uint64_t nbytes, const std::atomic<bool>& over, boo
   std::int32_t source[kBatch];
   std::int64_t row[kBatch];
   const BatchTarget to{reinterpret_cast<char*>(obs), reinterpret_cast<char*>(next_obs),
-                       reinterpret_cast<char*>(action), reward, discount, weight, source, row};
+                       {{reader.log(), 1, Fold::first, reinterpret_cast<char*>(action)},
+                        {reader.log(), 2, Fold::sum, reinterpret_cast<char*>(reward)}},
+                       discount, weight, source, row};
   while (!over.load()) {
     const auto drawn =
         prioritized ? reader.draw(to, kBatch, tree, 0.5) : reader.draw(to, kBatch);

@@ -15,12 +15,17 @@ from fast_core.spec import Column, EnvironmentSpec, FieldSpec
 
 
 class Costly(CartPoleEnv):
-    """Its info says where the cart is."""
+    """Its info says where the cart is, or NaN where it is beyond ``lost_at``."""
+
+    def __init__(self, lost_at: float = np.inf, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lost_at = lost_at
 
     def step(self, action: Any) -> Any:
         """As usual."""
         *others, info = super().step(action)
-        return *others, {**info, "position": float(self.state[0])}
+        position = float(self.state[0])
+        return *others, {**info, "position": np.nan if position > self.lost_at else position}
 
 
 COSTLY = "tests.nodes.counting:Costly-v0"

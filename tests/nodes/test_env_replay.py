@@ -28,7 +28,7 @@ from fast_core.config import (
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import SegmentError
 from fast_core.events import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
-from fast_core.memory import ReplayLog
+from fast_core.memory import ReplayLog, ReplayReader
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.nodes.act.policy import PolicyNode
 from fast_core.nodes.collect.env import EnvNode
@@ -37,7 +37,7 @@ from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.spec import EnvironmentSpec
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form
-from tests.nodes.counting import CountingConfig
+from tests.nodes.counting import COSTLY, CountingConfig
 from tests.nodes.replaying import (
     ReplayingConfig,
     Windows,
@@ -230,6 +230,28 @@ def test_every_step_can_be_drawn_as_it_was_taken(make: Make, frames: int, placem
     assert {discount for *_, discount in windows.values()} >= {0.0, round(0.9**3, 5)}
     assert acting.drawn() == windows
     assert acting.drawn(1) == acting.expected(1)
+
+
+@pytest.mark.parametrize("lost_at", [np.inf, 0.1])
+@pytest.mark.parametrize("placement", ["env", "node"])
+def test_declared_columns_are_drawn_with_their_steps(
+    make: Make, placement: str, lost_at: float
+) -> None:
+    """Also where others of their step were quarantined."""
+    acting = make(
+        environment=EnvironmentConfig(id=COSTLY, kwargs={"lost_at": lost_at}),
+        algorithm=ReplayingConfig(declares=True),
+        policy=PolicyConfig(placement=placement),  # type: ignore[arg-type]
+    )
+    acting.collect(8)
+    lost = any(r["quarantined"].any() for rollouts in acting.rollouts for r in rollouts)
+    assert lost == (lost_at == 0.1)
+    reader = ReplayReader(acting.logs(), steps=1, gamma=0.9, seed=np.random.SeedSequence(5))
+    to = reader.arrays(512)
+    assert reader.draw(to)
+    np.testing.assert_array_equal(to.extra["glance"], to.obs[:, -2:])
+    np.testing.assert_array_equal(to.extra["position"], to.next_obs[:, 0])
+    assert acting.drawn() == acting.expected()
 
 
 @pytest.mark.parametrize("backend", ["gymnasium_vector", "envpool"])

@@ -9,7 +9,8 @@ namespace fastloop::bind {
 namespace {
 
 struct ReaderView {
-  ReplayReader* reader;  // owned
+  ReplayReader* reader;       // owned
+  unsigned long long summed;  // bit c is set where column c of a window is a sum
 };
 // `region` is the tuple of the logs, which it keeps alive.
 using ReaderObject = Attached<ReaderView>;
@@ -19,10 +20,10 @@ ReplayReader& reader_of(PyObject* self) { return *reader_cast(self)->view.reader
 
 PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* tuple;
-  unsigned long long steps, frames, key0, key1;
+  unsigned long long steps, frames, key0, key1, summed;
   double gamma;
-  if (!PyArg_ParseTuple(args, "O!KdKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
-                        &frames, &key0, &key1))
+  if (!PyArg_ParseTuple(args, "O!KdKKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
+                        &frames, &key0, &key1, &summed))
     return nullptr;
   std::vector<const ReplayLog*> logs;
   for (Py_ssize_t k = 0; k < PyTuple_Size(tuple); ++k) {
@@ -30,6 +31,11 @@ PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
     logs.push_back(as_log(log));
     if (logs.back() == nullptr) return nullptr;
   }
+  for (std::size_t c = 0; !logs.empty() && c < logs[0]->columns(); ++c)
+    if (summed >> c & 1 && logs[0]->row_bytes(c) % sizeof(float) != 0) {
+      PyErr_Format(errors.segment, "column %zu can't be summed: its rows are no floats", c);
+      return nullptr;
+    }
   auto* self = allocate<ReaderObject>(type);  // zeroed
   if (self == nullptr) return nullptr;
   const bool made = guarded<bool>(false, [&] {
@@ -37,6 +43,7 @@ PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return true;
   });
   if (made) {
+    self->view.summed = summed;
     self->region = Py_NewRef(tuple);
     return reinterpret_cast<PyObject*>(self);
   }
@@ -64,10 +71,11 @@ struct Opened {
   std::vector<Buffer> buffers;
   BatchTarget target;
 
-  bool open(const ReplayReader& reader, PyObject* tuple, std::uint64_t count) {
-    const ReplayLog& log = reader.log();
-    const auto obs = reader.frames() * log.row_bytes(ReplayLog::obs);
-    std::vector<std::uint64_t> sizes = {obs, obs, log.row_bytes(ReplayLog::action), 4, 4, 4, 4, 8};
+  bool open(const ReaderView& view, PyObject* tuple, std::uint64_t count) {
+    const ReplayLog& log = view.reader->log();
+    const auto obs = view.reader->frames() * log.row_bytes(ReplayLog::obs);
+    std::vector<std::uint64_t> sizes = {obs, obs, 4, 4, 4, 8};
+    for (std::size_t c = 1; c < log.columns(); ++c) sizes.push_back(log.row_bytes(c));
     if (PyTuple_Size(tuple) != static_cast<Py_ssize_t>(sizes.size())) {
       PyErr_Format(errors.segment, "a batch of these logs has %zu arrays; got %zd", sizes.size(),
                    PyTuple_Size(tuple));
@@ -79,9 +87,15 @@ struct Opened {
                                    count * sizes[k], "an array of a batch"))
         return false;
     const auto at = [&](std::size_t k) { return buffers[k].data(); };
-    target = {at(0), at(1), at(2), reinterpret_cast<float*>(at(3)),
-              reinterpret_cast<float*>(at(4)), reinterpret_cast<float*>(at(5)),
-              reinterpret_cast<std::int32_t*>(at(6)), reinterpret_cast<std::int64_t*>(at(7))};
+    target = {at(0),
+              at(1),
+              {},
+              reinterpret_cast<float*>(at(2)),
+              reinterpret_cast<float*>(at(3)),
+              reinterpret_cast<std::int32_t*>(at(4)),
+              reinterpret_cast<std::int64_t*>(at(5))};
+    for (std::size_t c = 1; c < log.columns(); ++c)
+      target.columns.emplace_back(log, c, view.summed >> c & 1 ? Fold::sum : Fold::first, at(5 + c));
     return true;
   }
 };
@@ -110,7 +124,7 @@ PyObject* reader_draw(PyObject* self, PyObject* args) {
     return nullptr;
   }
   ReplayReader& reader = reader_of(self);
-  if (!opened.open(reader, arrays, count)) return nullptr;
+  if (!opened.open(reader_cast(self)->view, arrays, count)) return nullptr;
   ReplayReader::Draw drawn;
   {
     GilRelease released(true);

@@ -77,9 +77,9 @@ void log_dealloc(PyObject* self) {
 
 // What one call of append takes, opened and checked.
 struct Step {
-  Buffer column[ReplayLog::kColumns];
+  std::vector<Buffer> column;
   Buffer terminated, truncated, final_obs;
-  const char* rows[ReplayLog::kColumns];
+  std::vector<const char*> rows;
 
   bool open_columns(const ReplayLog& log, PyObject* columns, std::uint64_t envs) {
     if (PyTuple_Size(columns) != static_cast<Py_ssize_t>(log.columns())) {
@@ -87,6 +87,8 @@ struct Step {
                    PyTuple_Size(columns));
       return false;
     }
+    column = std::vector<Buffer>(log.columns());
+    rows.resize(log.columns());
     for (std::size_t c = 0; c < log.columns(); ++c) {
       if (!column[c].open_exactly(PyTuple_GetItem(columns, static_cast<Py_ssize_t>(c)), false,
                                   envs * log.row_bytes(c), "rows of a replay column"))
@@ -130,7 +132,7 @@ PyObject* log_append(PyObject* self, PyObject* args) {
     return nullptr;
   {
     GilRelease released(envs * log.row_bytes(ReplayLog::obs) >= kReleaseGilBytes);
-    log.append(first, envs, step.rows, reinterpret_cast<std::uint8_t*>(step.terminated.data()),
+    log.append(first, envs, step.rows.data(), reinterpret_cast<std::uint8_t*>(step.terminated.data()),
                reinterpret_cast<std::uint8_t*>(step.truncated.data()), step.final_obs.data());
   }
   return Py_NewRef(Py_None);

@@ -63,8 +63,8 @@ inline void load_row(void* to, const void* shared, std::size_t nbytes) {
 
 class ReplayLog {
  public:
-  enum Column : std::size_t { obs = 0, action = 1, reward = 2 };
-  static constexpr std::uint64_t kColumns = 3;
+  static constexpr std::size_t obs = 0;  // the column that a final observation has too
+  static constexpr std::uint64_t kMaxColumns = 64;
 
   static std::uint64_t nbytes(std::uint64_t capacity, std::uint64_t envs,
                               const std::vector<std::uint64_t>& row_bytes,
@@ -98,6 +98,8 @@ class ReplayLog {
   std::uint64_t envs() const { return plan_.envs; }
   std::size_t columns() const { return plan_.row_bytes.size(); }
   std::uint64_t row_bytes(std::size_t column) const { return plan_.row_bytes[column]; }
+  // Of a column within its row.
+  std::uint64_t offset(std::size_t column) const { return plan_.offset[column]; }
   // From a column of a row to that of the next one.
   std::uint64_t stride() const { return plan_.stride; }
 
@@ -199,8 +201,8 @@ class ReplayLog {
                       std::to_string(reserve));
       if (envs < 1 || envs > std::uint64_t{1} << 31)
         throw Refused("replay logs need 1..2^31 environments; got " + std::to_string(envs));
-      if (sizes.size() != kColumns || sizes[reward] != 4)
-        throw Refused("a replay log has 3 columns, the third of them 4 bytes of reward");
+      if (sizes.empty() || sizes.size() > kMaxColumns)
+        throw Refused("a replay log has 1..64 columns; got " + std::to_string(sizes.size()));
       for (const auto size : sizes) {
         if (size > most) throw Refused("replay log: a row of " + std::to_string(size) + " bytes");
         offset.push_back(stride);
@@ -230,7 +232,7 @@ class ReplayLog {
     const auto& header = *static_cast<const BlockHeader*>(memory);
     check_header(header, Kind::replay_log, "replay log");
     const auto columns = header.parameter[2];
-    if (columns != kColumns) throw Refused("replay log: the header is damaged");
+    if (columns < 1 || columns > kMaxColumns) throw Refused("replay log: the header is damaged");
     check_room(memory, size, sizeof(BlockHeader) + 8 * columns, "replay log");
     std::vector<std::uint64_t> row_bytes(columns);
     std::memcpy(row_bytes.data(), static_cast<char*>(memory) + sizeof(BlockHeader), 8 * columns);

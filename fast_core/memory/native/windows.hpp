@@ -11,12 +11,25 @@
 
 namespace fastloop {
 
-// Where the columns of a batch go; row i of each lies at i times its size.
+// What a window has of a column: that of its first step, or the discounted sum of its floats.
+enum class Fold : std::uint8_t { first, sum };
+
+// Where a column of a batch goes; row i lies at i times its size.
+struct ColumnTarget {
+  ColumnTarget(const ReplayLog& log, std::size_t column, Fold window, char* to)
+      : offset(log.offset(column)), nbytes(log.row_bytes(column)), fold(window), rows(to) {}
+
+  std::uint64_t offset;  // within a row of the log
+  std::uint64_t nbytes;
+  Fold fold;
+  char* rows;
+};
+
+// Where a batch goes.
 struct BatchTarget {
   char* obs;       // stacked frames, the newest last
   char* next_obs;  // likewise
-  char* action;
-  float* reward;
+  std::vector<ColumnTarget> columns;  // the others
   float* discount;
   float* weight;
   std::int32_t* log;
@@ -205,8 +218,15 @@ class ReplayWindows {
     const auto next_age = std::min(window.age + window.steps, frames_ - 1);
     copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
     copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
-    copy_one(to.action, source, ReplayLog::action, window.place, k);
-    to.reward[k] = return_of(source, window);
+    for (const auto& each : to.columns) {
+      char* row = each.rows + k * each.nbytes;
+      const char* from = source.column[ReplayLog::obs] + each.offset;
+      if (each.fold == Fold::first)
+        load_row(row, from + window.place * stride_, each.nbytes);
+      else
+        for (std::uint64_t at = 0; at < each.nbytes; at += sizeof(float))
+          sum(row + at, from + at, window);
+    }
     to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
     to.log[k] = static_cast<std::int32_t>(window.source);
     to.row[k] = static_cast<std::int64_t>(window.row);
@@ -235,12 +255,6 @@ class ReplayWindows {
     return true;
   }
 
-  void copy_one(char* to, const Source& source, std::size_t column, std::uint64_t place,
-                std::uint64_t k) const {
-    const auto nbytes = log().row_bytes(column);
-    load_row(to + k * nbytes, source.column[column] + place * stride_, nbytes);
-  }
-
   // The observation at a place and the `age` ones before it; the oldest stands again for what is
   // missing.
   void copy_stack(char* to, const Source& source, std::uint64_t place, std::uint64_t age) const {
@@ -251,14 +265,16 @@ class ReplayWindows {
     }
   }
 
-  float return_of(const Source& source, const Window& window) const {
+  // The discounted sum of the floats that `from` is the first of, one in each row.
+  void sum(char* to, const char* from, const Window& window) const {
     double sum = 0.0;
     for (std::uint64_t k = 0; k < window.steps; ++k) {
-      float reward;
-      load_row(&reward, source.column[ReplayLog::reward] + ahead(window.place, k) * stride_, 4);
-      sum += power_[k] * static_cast<double>(reward);
+      float value;
+      load_row(&value, from + ahead(window.place, k) * stride_, 4);
+      sum += power_[k] * static_cast<double>(value);
     }
-    return static_cast<float>(sum);
+    const auto folded = static_cast<float>(sum);
+    std::memcpy(to, &folded, sizeof(float));
   }
 
   const ReplayLog* log_ = nullptr;  // the first; all outlive the reader

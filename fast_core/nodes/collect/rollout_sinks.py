@@ -77,6 +77,7 @@ class ReplayRollouts:
         room = memoryview(mmap.mmap(-1, RolloutStore.nbytes(*shape)))  # aligned to a page
         self._slot = RolloutStore.create(room, *shape).slot(0)
         self._history = plan.environment.frames - 1
+        self._declared = [each.name for each in plan.blueprint.columns(plan.environment)]
         self._log: ReplayLog  # both from the first `open` on
         self._append: Callable[[], None] | None = None
 
@@ -100,6 +101,7 @@ class ReplayRollouts:
             terminated=slot["terminated"],
             truncated=slot["truncated"],
             final_obs=slot["final_obs"],
+            extra={name: slot[name] for name in self._declared},
         )
 
     def publish(self, order: RolloutOrder) -> None:
@@ -138,4 +140,5 @@ class ReplayRollouts:
             slot["truncated"][t, first:end],
             slot["final_obs"][t, first:end],
             first=first,
+            extra={name: slot[name][t, first:end] for name in self._declared},
         )

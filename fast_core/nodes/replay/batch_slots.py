@@ -71,7 +71,7 @@ class BatchSlots:
         self._doorbell = memory.doorbell(REPLAY)
         self._views = [batch_views(box) for box in self._batches]
         self._progress = plan.config.progress
-        self._nothing = [tuple(view[:0] for view in views) for views in self._views]
+        self._nothing = [batch_views(box, rows=0) for box in self._batches]
         self._chain = chain
         self._awaits_errors = plan.config.replay.prioritized
         self._number = 1
@@ -113,10 +113,11 @@ class BatchSlots:
 
     def _batch(self, slot: int) -> ReplayBatch:
         rows, env_steps = self._batches[slot].words
-        views = (self._views if rows else self._nothing)[slot]
+        usual, extra = (self._views if rows else self._nothing)[slot]
         progress = self._progress(env_steps)
-        obs, action, reward, discount, next_obs, weight = views
-        return ReplayBatch(obs, action, reward, discount, next_obs, weight, env_steps, progress)
+        obs, action, reward, discount, next_obs, weight = usual
+        steps = env_steps, progress
+        return ReplayBatch(obs, action, reward, discount, next_obs, weight, *steps, extra)
 
     def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Log and number of the first row of each window of the open batch."""
@@ -256,7 +257,10 @@ class FilledSlots:
         return self._results[(number - 1) % len(self._results)].number() == number
 
 
-def batch_views(box: Mailbox[Drawn]) -> tuple[Array, ...]:
-    """The arrays of a `ReplayBatch` in their order."""
+def batch_views(
+    box: Mailbox[Drawn], rows: int | None = None
+) -> tuple[tuple[Array, ...], dict[str, Array]]:
+    """The arrays of a `ReplayBatch` in their order, and its ``extra``; of the first ``rows``."""
     names = ("obs", "action", "reward", "discount", "next_obs", "weight")
-    return tuple(box[name] for name in names)
+    others = [name for name in box if name not in (*names, "log", "row")]
+    return tuple(box[name][:rows] for name in names), {name: box[name][:rows] for name in others}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fast_core.errors import CheckpointError
 from fast_core.memory import LogRestore, LogSnapshot, ReplayLog
 from fast_core.run.learner_file import load, save
-from fast_core.spec import FieldSpec
+from fast_core.spec import Column
 from fast_core.system.regular_file import open_regular
 
 STATE_FILE = "replay.msgpack"
@@ -54,7 +54,7 @@ class KeptRows(msgspec.Struct, frozen=True):
     shards: int
     envs: int
     capacity: int
-    columns: tuple[FieldSpec, ...]
+    columns: tuple[Column, ...]
 
 
 class ArrayBytes:
