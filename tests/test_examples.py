@@ -13,6 +13,7 @@ import pytest
 
 from examples.curriculum import GOAL, MovingGoal
 from examples.embedded_loop import Collector, Learner, Player, Reinforce
+from examples.linear import log_probs
 from fast_core.algorithm import (
     Array,
     LearnerSetup,
@@ -52,6 +53,9 @@ CARTPOLE = EnvironmentSpec(
                 "qrdqn.py",
                 "qrdqn_learner.py",
                 "qrdqn_cartpole.yaml",
+                "linear.py",
+                "linear_module.py",
+                "linear_cartpole.yaml",
             ),
         ),
         (
@@ -131,48 +135,44 @@ def test_configurations_of_the_examples_are_valid(path: Path) -> None:
     check_topology(config_file.load(path, [], algorithm_config_type))
 
 
-def blueprint(**changes: object) -> object:
-    kind = algorithm_config_type("examples.a2c:A2CConfig")
-    return msgspec.structs.replace(kind(name="examples.a2c:A2CConfig"), **changes)
+def by_hand(**changes: object) -> Any:
+    kind = algorithm_config_type("examples.linear:LinearConfig")
+    return msgspec.structs.replace(kind(name="examples.linear:LinearConfig"), **changes)
 
 
-def test_policy_and_learner_of_the_example_agree_on_log_probabilities() -> None:
-    config = blueprint()
+def test_policy_and_learner_by_hand_agree_on_log_probabilities() -> None:
+    config = by_hand()
     setup = LearnerSetup(seed=0, shards=1, envs_per_shard=3, steps=4)
-    learner = config.make_algorithm(CARTPOLE, setup)  # type: ignore[attr-defined]
-    pack = ParameterPack(config.policy_fields(CARTPOLE))  # type: ignore[attr-defined]
+    learner = config.make_algorithm(CARTPOLE, setup)
+    learner._policy[...] = np.random.default_rng(1).normal(size=(5, 2))
+    pack = ParameterPack(config.policy_fields(CARTPOLE))
     flat = pack.empty()
     pack.pack(learner.policy_parameters(), flat)
-    policy = config.make_policy(CARTPOLE, PolicySetup())  # type: ignore[attr-defined]
+    policy = config.make_policy(CARTPOLE, PolicySetup())
     policy.load(pack.views(flat))
     obs = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     noise = np.linspace(0, 1 - 1e-7, 50, dtype=np.float32)
     out = policy.act(obs, noise=noise, explore=True)
-    import torch
-
-    with torch.no_grad():
-        expected = learner._log_probs(torch.as_tensor(obs)).numpy()
-    np.testing.assert_allclose(
-        out.behaviour_log_prob,
-        np.take_along_axis(expected, out.action[:, None], 1)[:, 0],
-        atol=1e-6,
-    )
+    expected, _ = log_probs(learner._policy, obs)
+    chosen = np.take_along_axis(expected, out.action[:, None], 1)[:, 0]
+    np.testing.assert_allclose(out.behaviour_log_prob, chosen, atol=1e-6)
     assert set(out.action.tolist()) == {0, 1}
     assert set(policy.environment_action(out.action).tolist()) == {3, 4}
 
 
-def test_example_refuses_frames_that_it_would_not_stack() -> None:
+def test_example_by_hand_refuses_frames_that_it_would_not_stack() -> None:
     stacked = SpaceSpec("box", (3, 4), "float32", low=(-5.0,) * 12, high=(5.0,) * 12)
     environment = msgspec.structs.replace(CARTPOLE, observation=stacked, frames=3)
     setup = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=3)
     with pytest.raises(ConfigError, match=r"environment\.frame_stack 3"):
-        blueprint().check(environment, setup)  # type: ignore[attr-defined]
+        by_hand().check(environment, setup)
 
 
-def test_example_bootstraps_from_the_final_observation_and_stops_at_terminations() -> None:
+def test_example_by_hand_bootstraps_from_the_final_observation_and_stops_at_terminations() -> None:
     setup = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=3)
-    learner = blueprint(gamma=0.5).make_algorithm(CARTPOLE, setup)  # type: ignore[attr-defined]
+    learner = by_hand(gamma=0.5).make_algorithm(CARTPOLE, setup)
     generator = np.random.default_rng(1)
+    learner._value[...] = generator.normal(size=9)
     rollout = ShardRollout(
         shard=0,
         rollout_id=1,
@@ -185,15 +185,13 @@ def test_example_bootstraps_from_the_final_observation_and_stops_at_terminations
         truncated=np.array([[False], [True], [False]]),
         final_obs=generator.normal(size=(3, 1, 4)).astype(np.float32),
     )
-    import torch
 
     def value(row: np.ndarray) -> float:
-        with torch.no_grad():
-            return float(learner._value(torch.as_tensor(row)))
+        return float(np.concatenate([row[0], row[0] ** 2, [1.0]]) @ learner._value)
 
     _, _, target = learner._rows(rollout)
     expected = [1.0, 2.0 + 0.5 * value(rollout.final_obs[1]), 4.0 + 0.5 * value(rollout.obs[3])]
-    np.testing.assert_allclose(target.numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(target, expected, rtol=1e-5)
     report = learner.update(RolloutBatch((rollout,), 0, 0.0))
     assert (report.updates, report.skipped) == (1, 0)
 

@@ -316,7 +316,7 @@ def test_only_one_module_decodes_what_others_may_have_written() -> None:
     """msgspec raises `RecursionError` at deep nesting, which no reader of damage expects."""
     decodes = re.compile(r"msgspec\.(json|msgpack)\.(decode|Decoder)\b|\bjson\.loads?\(")
     trusted = {  # what a process of FastLoop's own, or the learner itself, wrote a moment ago
-        "fast_core.algos.ppo.learner",
+        "fast_core.algos.rollouts.learner",
         "fast_core.algos.replay.learner",
         "fast_core.envs.drawing.envpool_drawing",
         "fast_core.launcher.processes.fork_server",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
 from fast_core.algos.nets.networks import F32
 
 BETAS = (0.9, 0.999)
+Schedule = Literal["constant", "linear"]  # of a step size
 
 
 class Adam:

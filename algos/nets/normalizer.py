@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
@@ -18,6 +19,15 @@ from fast_core.algos.nets.networks import F32
 
 F64 = NDArray[np.float64]
 VARIANCE_FLOOR = 1e-8
+Centering = Annotated[
+    bool,
+    Meta(
+        description="Count numbers with more digits than float32 (float64, integers of 32 and 64 "
+        "bits) from an origin where float32 could not tell them apart, as positions of 5,400,000 m "
+        "that differ by decimetres, before they are normalised; false rounds them at once. Only "
+        "with normalize_observations."
+    ),
+]
 
 
 class RunningMoments:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fast_core.algos.nets_torch.networks import Rows
-
-LossFunction = Callable[[dict[str, Tensor], Rows, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+LossFunction = Callable[..., tuple[Tensor, Mapping[str, Tensor]]]
 
 
 class Compiled:
@@ -21,19 +20,12 @@ class Compiled:
         self._compiled: LossFunction | None = None
         self._works = True
 
-    def __call__(
-        self,
-        leaves: dict[str, Tensor],
-        rows: Rows,
-        action: Tensor,
-        scalars: Tensor,
-        clip_epsilon: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss and its numbers."""
+    def __call__(self, *inputs: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return the loss and its numbers by name."""
         if self._works:
             try:
                 self._compiled = self._compiled or torch.compile(self._plain)
-                return self._compiled(leaves, rows, action, scalars, clip_epsilon)
+                return self._compiled(*inputs)
             # Compiling runs a foreign tool chain, which fails in many ways.
             except Exception as error:
                 self._works = False
@@ -44,4 +36,4 @@ class Compiled:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-        return self._plain(leaves, rows, action, scalars, clip_epsilon)
+        return self._plain(*inputs)

@@ -40,6 +40,24 @@ class Rows(NamedTuple):
     learned: Tensor | None = None
 
 
+class Evaluation(NamedTuple):
+    """What an actor-critic says of rows and their actions.
+
+    Attributes:
+        log_prob: ``[B]``, of the actions.
+        entropy: ``[B]``.
+        value: ``[B]``.
+        output: ``[B, A]``, what the policy's head puts out.
+        features: ``[B, F]``, what the value's head takes.
+    """
+
+    log_prob: Tensor
+    entropy: Tensor
+    value: Tensor
+    output: Tensor
+    features: Tensor
+
+
 class Network:
     """The forward pass of an actor-critic; it owns no parameters.
 
@@ -114,10 +132,8 @@ class Network:
             return features[:, : self._shape.scores]
         return _linear(leaves, "policy.head", features)
 
-    def evaluate(
-        self, leaves: dict[str, Tensor], rows: Rows, action: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of ``action``, entropy and value ``[B]``, of the rows to learn from."""
+    def evaluate(self, leaves: dict[str, Tensor], rows: Rows, action: Tensor) -> Evaluation:
+        """What the networks say of ``action`` and of the rows to learn from."""
         features = self.features(leaves, self._shape.torsos[0], rows)
         if self.memory is not None:
             features = self.memory.unroll_rows(leaves, features, rows.state, rows.keep)
@@ -126,7 +142,8 @@ class Network:
         log_prob, entropy = action_log_prob(self._shape, leaves, output, action, rows.mask)
         if not self._shape.shared_torso:
             features = self.features(leaves, "value", rows)
-        return log_prob, entropy, self.value_of(leaves, features)
+        value = self.value_of(leaves, features)
+        return Evaluation(log_prob, entropy, value, output, features)
 
     def features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
         """What a torso makes of the rows, ``[B, features]`` float32."""

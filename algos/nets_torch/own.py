@@ -70,11 +70,7 @@ class OwnModule:
 
         The objects stay the module's: what it shares, or refers to elsewhere, stays so.
         """
-        for name, tensor in self.tensors.items():
-            leaf = leaves[prefix + name]
-            tensor.data = leaf.detach()
-            tensor.grad = leaf.grad if tensor.requires_grad else None
-            leaves[prefix + name] = tensor
+        bind(self.module, leaves, prefix)
 
     def fill(self, values: dict[str, Tensor], prefix: str = "") -> None:
         """Copy values into the module's tensors."""
@@ -368,6 +364,15 @@ def _form(inputs: Inputs) -> str:
     if isinstance(inputs, dict):
         return "{" + ", ".join(f"{name!r}: {_form(part)}" for name, part in inputs.items()) + "}"
     return f"{str(inputs.dtype).removeprefix('torch.')} {tuple(inputs.shape)}"
+
+
+def bind(module: nn.Module, leaves: dict[str, Tensor], prefix: str) -> None:
+    """Let a module's tensors lie where those of ``leaves`` do, and take their place."""
+    for name, tensor in tensors(module):
+        leaf = leaves[prefix + name]
+        tensor.data = leaf.detach()
+        tensor.grad = leaf.grad if tensor.requires_grad else None
+        leaves[prefix + name] = tensor
 
 
 def tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

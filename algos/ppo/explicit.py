@@ -15,7 +15,7 @@ from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
-from fast_core.algos.rollouts.core import Columns, GradientStats, OptimizerState
+from fast_core.algos.rollouts.core import Columns, OptimizerState, Step
 from fast_core.algos.rollouts.merged import MergedRollout
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
@@ -49,7 +49,7 @@ class ExplicitCore:
         """Take the observations of a round."""
         self._obs = merged.obs
 
-    def values(self, start: int, stop: int) -> F32:
+    def values(self, start: int, stop: int, name: str = "value") -> F32:
         """Values of rows ``start`` to ``stop`` of the observations."""
         obs = self._obs.vector[start:stop]
         values: F32 = np.empty(len(obs), np.float32)
@@ -93,7 +93,7 @@ class ExplicitCore:
         if rows.mask is not None and epoch.mask is not None:
             np.take(rows.mask, order, axis=0, out=epoch.mask[:count], mode="clip")
 
-    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
+    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
         config, learned = self._config, self._learned(start, stop)
         obs, action = self._epoch.obs[start:stop], self._epoch.action[learned]
@@ -108,7 +108,7 @@ class ExplicitCore:
         output = self._policy_head.forward(features[0][0])
         mask = None if self._epoch.mask is None else self._epoch.mask[learned].T
         log_prob, entropy = self._distribution.evaluate(output, action, mask)
-        surrogate = clipped_surrogate(log_prob, anchor, advantage, clip_epsilon)
+        surrogate = clipped_surrogate(log_prob, anchor, advantage, scheduled)
         output_gradient = self._distribution.backward(
             surrogate.log_prob_gradient, -config.entropy_coef / count
         )
@@ -126,14 +126,14 @@ class ExplicitCore:
             features[-1][-1], value_gradient[None], to_value, add=self._shared
         )
         self._backward(obs, self._deltas)
-        return GradientStats(
-            gradient_norm=math.sqrt(float(np.dot(self._gradient, self._gradient))),
-            policy_loss=surrogate.loss,
-            value_loss=value_loss,
-            entropy=float(np.add.reduce(entropy)) / count,
-            approx_kl=surrogate.approx_kl,
-            clip_fraction=surrogate.clip_fraction,
-        )
+        metrics = {
+            "policy_loss": surrogate.loss,
+            "value_loss": value_loss,
+            "entropy": float(np.add.reduce(entropy)) / count,
+            "approx_kl": surrogate.approx_kl,
+            "clip_fraction": surrogate.clip_fraction,
+        }
+        return Step(math.sqrt(float(np.dot(self._gradient, self._gradient))), metrics)
 
     def _learned(self, start: int, stop: int) -> slice | I64:
         """Which of these shuffled rows the loss is over."""

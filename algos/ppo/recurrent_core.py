@@ -10,7 +10,7 @@ from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.algos.nets.recurrent_dense import UnrolledMemory
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.explicit import CHUNK, ExplicitCore
-from fast_core.algos.rollouts.core import Columns, GradientStats
+from fast_core.algos.rollouts.core import Columns, Step
 from fast_core.algos.rollouts.merged import MergedRollout
 from fast_core.algos.rollouts.sequences import Minibatches, Part, Sequences
 
@@ -40,7 +40,7 @@ class RecurrentExplicitCore(ExplicitCore):
         self._minibatches.sequences = Sequences.of(merged)
         self._values = None
 
-    def values(self, start: int, stop: int) -> F32:
+    def values(self, start: int, stop: int, name: str = "value") -> F32:
         """Values of rows ``start`` to ``stop`` of the observations."""
         if self._values is None:
             self._values = self._all_values(self._minibatches.sequences)
@@ -88,10 +88,10 @@ class RecurrentExplicitCore(ExplicitCore):
         """Put the sequences into this order, each minibatch time-major."""
         super().shuffle(self._minibatches.shuffle(order))
 
-    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
+    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
         """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
         self._part = self._minibatches.part(start, stop)
-        return super().gradient(start, stop, clip_epsilon)
+        return super().gradient(start, stop, scheduled)
 
     def _learned(self, start: int, stop: int) -> slice | I64:
         rows = self._learned_rows = self._minibatches.learned(start, stop)

@@ -18,13 +18,13 @@ from fast_core.algorithm import (
     ReplaySpec,
 )
 from fast_core.algos.nets.activations import Activation
+from fast_core.algos.nets.adam import Schedule
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
 from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.algos.nets.mlp import MlpShape
-from fast_core.algos.nets.normalizer import Normalization
+from fast_core.algos.nets.normalizer import Centering, Normalization
 from fast_core.algos.nets.observations import encoded_size, encodes_wide
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
-from fast_core.algos.ppo.config import Centering, Schedule
 from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count

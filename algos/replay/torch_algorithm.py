@@ -24,6 +24,7 @@ from fast_core.algorithm import LearnerSetup, ReplayBatch, RolloutBatch, UpdateR
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
+from fast_core.algos.nets_torch.checks import check_scalars, described, is_tensor
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
@@ -275,16 +276,12 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
                     f"{loss} must name parts that its modules has "
                     f"({', '.join(self.online.parts)}); got {part!r}."
                 )
-        for what, scalars in (("losses", found.losses), ("metrics", found.metrics)):
-            for name, scalar in scalars.items():
-                if not _is_tensor(scalar, ()):
-                    raise ConfigError(
-                        f"{loss} must give scalar tensors as {what}; {name!r} is {_form(scalar)}."
-                    )
-        if not _is_tensor(found.error, (rows,)):
+        check_scalars(loss, "losses", found.losses)
+        check_scalars(loss, "metrics", found.metrics)
+        if not is_tensor(found.error, (rows,)):
             raise ConfigError(
                 f"{loss} must give an error for each of the {rows} rows, a tensor of shape "
-                f"({rows},); got {_form(found.error)}."
+                f"({rows},); got {described(found.error)}."
             )
 
     def _host(self, found: Loss, norm: Tensor, bad: Tensor) -> tuple[Losses, float, bool]:
@@ -433,13 +430,3 @@ def _build_once(
             f"the algorithm raised:\n{own_traceback(error)}{settings.torch_learner}: modules or "
             f"output raised {type(error).__name__}: {error}"
         ) from error
-
-
-def _is_tensor(value: object, shape: tuple[int, ...]) -> bool:
-    return isinstance(value, Tensor) and value.shape == shape
-
-
-def _form(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    return f"{value!r}, a {type(value).__name__}"

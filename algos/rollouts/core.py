@@ -1,4 +1,4 @@
-"""What the two implementations of PPO's optimizer steps have in common."""
+"""What the implementations of optimizer steps from rollouts have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.distributions import I64
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.rollouts.merged import MergedRollout
 
 
@@ -23,16 +22,18 @@ class Columns:
 
     Attributes:
         action: ``[N]`` or ``[N, D]`` int64, or ``[N, A]`` float32.
-        scalars: ``[4, N]``: the log-probability that ratios are relative to, advantage, value
-            target, value; ``[5, N]`` with the weight of each row's objective, where they differ.
+        scalars: ``[4 + E, N]``: the log-probability that ratios are relative to, advantage, value
+            target, value, and what the loss needs besides.
         known: ``[N]``, false for rows that are left out of every step; None where none are.
         metrics: What making them has shown, by name.
+        extra: What the rows after the first four are.
     """
 
     action: NDArray[np.generic]
     scalars: F32
     known: NDArray[np.bool_] | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.action)
@@ -51,15 +52,16 @@ class Columns:
         return 1.0 - float(np.var(target - value)) / variance if variance > 0 else 0.0
 
 
-class GradientStats(NamedTuple):
-    """What one minibatch says, before its step."""
+class Step(NamedTuple):
+    """What one minibatch says, before its step.
+
+    Attributes:
+        gradient_norm: Length of the whole gradient.
+        metrics: Of the loss, by name.
+    """
 
     gradient_norm: float
-    policy_loss: float
-    value_loss: float
-    entropy: float
-    approx_kl: float
-    clip_fraction: float
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class OptimizerState:
 class Critic(Protocol):
     """What targets and advantages need of the networks."""
 
-    def values(self, start: int, stop: int) -> F32:
-        """Values of rows ``start`` to ``stop`` of the observations."""
+    def values(self, start: int, stop: int, name: str = "value") -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations, by the network ``name``."""
         ...
 
     def evaluate(self, action: NDArray[np.generic]) -> tuple[F32, F32]:
@@ -99,16 +101,15 @@ class UpdateCore(Critic, Protocol):
         """Put the rows into this order for one epoch; those that it leaves out take no part."""
         ...
 
-    def gradient(self, start: int, stop: int, clip_epsilon: float) -> GradientStats:
-        """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
+    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
+        """Compute the loss gradient of the shuffled rows ``start`` to ``stop``.
+
+        ``scheduled`` is the loss's number that changes as the run goes on.
+        """
         ...
 
     def apply(self, learning_rate: float, scale: float) -> None:
         """Take one Adam step along the last gradient times ``scale``."""
-        ...
-
-    def change(self, settings: PPOConfig) -> None:
-        """Go on with these settings."""
         ...
 
     def parameters(self) -> F32:
@@ -135,11 +136,11 @@ class DeferringCore(UpdateCore, Protocol):
     defers: bool
 
     def take(
-        self, start: int, stop: int, clip_epsilon: float, learning_rate: float, longest: float
+        self, start: int, stop: int, scheduled: float, learning_rate: float, longest: float
     ) -> None:
         """Both at once, along a gradient no longer than ``longest``; no step if it isn't finite."""
         ...
 
-    def taken(self) -> list[GradientStats]:
+    def taken(self) -> list[Step]:
         """What the minibatches of `take` said, since the last call."""
         ...

@@ -63,7 +63,7 @@ class Minibatches:
     """Cuts a round into minibatches of whole sequences.
 
     Args:
-        size: Rows of a minibatch, a multiple of ``T``.
+        size: Rows of a minibatch, a multiple of ``T``; None: all.
 
     Attributes:
         sequences: Those of the round.
@@ -71,7 +71,7 @@ class Minibatches:
             where all are learned from.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int | None) -> None:
         nothing = np.empty(0, np.int64)
         zeros: F32 = np.zeros((0, 0), np.float32)
         self._size = size
@@ -83,7 +83,7 @@ class Minibatches:
     def shuffle(self, order: I64) -> I64:
         """Take an order of the sequences; the order of rows in which each minibatch is a slice."""
         self._order = order
-        count = self._size // self.sequences.steps
+        count = len(order) if self._size is None else self._size // self.sequences.steps
         parts = [order[start : start + count] for start in range(0, len(order), count)]
         rows = np.concatenate([self.sequences.rows(part) for part in parts])
         self._shuffled_known = None if self.known is None else self.known[rows]

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
-from fast_core.algos.ppo.autograd import AutogradCore
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.learner import PPO
+from fast_core.algos.rollouts.torch_core import TorchCore
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.forms import slow_but
 
@@ -164,11 +164,11 @@ def test_training_from_a_loaded_state_is_training_never_stopped(environment):
 
 
 def test_convolutions_train_with_autograd_and_numbers_without_torch():
-    assert isinstance(learner_of(ppo(), PICTURE)._core, AutogradCore)
-    assert isinstance(learner_of(ppo(), PARTS)._core, AutogradCore)
+    assert isinstance(learner_of(ppo(), PICTURE)._core, TorchCore)
+    assert isinstance(learner_of(ppo(), PARTS)._core, TorchCore)
     assert isinstance(learner_of(ppo(network="mlp"), PARTS)._core, ExplicitCore)
     assert isinstance(learner_of(ppo(), MASKED)._core, ExplicitCore)
-    assert isinstance(learner_of(ppo(), MASKED, precision="bf16")._core, AutogradCore)
+    assert isinstance(learner_of(ppo(), MASKED, precision="bf16")._core, TorchCore)
 
 
 @pytest.mark.parametrize("environment", [MASKED, REACH, PARTS], ids=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from fast_core.algorithm import (
 )
 from fast_core.algos.nets.networks import parameter_layout
 from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.ppo.autograd import clipped_loss
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.recurrent_autograd import RecurrentAutogradCore
 from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
 from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import FrameRoom, merge
+from fast_core.algos.rollouts.recurrent_torch_core import RecurrentTorchCore
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
+from fast_core.algos.rollouts.torch_core import Learned
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
@@ -212,7 +215,9 @@ class Reference:
 
 CORES = {
     "explicit": lambda config, shape, flat: RecurrentExplicitCore(config, shape, flat),
-    "autograd": lambda config, shape, flat: RecurrentAutogradCore(config, shape, flat, setup()),
+    "autograd": lambda config, shape, flat: RecurrentTorchCore(
+        config, shape, flat, setup(), Learned(partial(clipped_loss, config))
+    ),
 }
 
 

@@ -69,7 +69,7 @@ NETWORKS = {
 def ppo_values(learner: Any, batch: Any) -> np.ndarray:
     """What the learner itself says of the observations of a round, ``[T + 1, B]``."""
     merged = merge(batch, learner._encoder, learner._frames)
-    learner._core.observe(learner._maker.as_networks_see(merged))
+    learner._core.observe(learner._statistics.as_networks_see(merged))
     steps, envs = merged.reward.shape
     return learner._core.values(0, (steps + 1) * envs).reshape(steps + 1, envs)
 
@@ -82,7 +82,7 @@ def test_value_of_an_actor_critic_is_its_learners(name: str, kind: type[PPOConfi
     learner = spaces.learner_of(config, environment)
     assert learner.update(spaces.collect(config, environment, learner)).updates > 0
     batch = spaces.collect(config, environment, learner, seed=1)
-    scale = learner._maker._rewards.inverse_std[0] if config.normalize_rewards else 1.0
+    scale = learner._statistics._rewards.inverse_std[0] if config.normalize_rewards else 1.0
     expected = ppo_values(learner, batch) / scale
     (rollout,) = batch.rollouts
     thinker = thinker_of(config, environment, learner)

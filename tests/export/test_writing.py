@@ -344,7 +344,7 @@ def test_compiler_is_the_one_that_the_user_names(
 
 
 def test_example_of_an_own_algorithm_is_exported(tmp_path: Path) -> None:
-    config = algorithm_config_type("examples.a2c:A2CConfig")(name="examples.a2c:A2CConfig")
+    config = algorithm_config_type("examples.linear:LinearConfig")(name="linear")
     environment = EnvironmentSpec("Test-v0", box(2, 2, dtype="float64"), choice(3, start=5))
     case = Case(config, environment)
     assert written(case, tmp_path / "p.ts").difference == 0.0

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 EVERYWHERE = [*sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("examples/*.yaml"))]
 READ = {path: yaml.safe_load(path.read_text("utf-8")) for path in EVERYWHERE}
 STATED = {path: read.get("stop", {}).get("score") for path, read in READ.items()}  # not of sweeps
-# Seconds: of rollouts and from replay, with memory.
-QUICK = {"ppo_cartpole", "ppo_pendulum", "ppo_memory", "sac_pendulum"}
+# Seconds: of rollouts and from replay, with memory, and by an algorithm of one's own.
+QUICK = {"ppo_cartpole", "ppo_pendulum", "ppo_memory", "sac_pendulum", "a2c_cartpole"}
 
 
 def marked(name: str, *values: Any, quick: bool) -> Any:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from examples.a2c import A2CConfig
+from examples.linear import LinearConfig, value_inputs
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.policy.thinking import PolicyThinker
@@ -66,17 +65,17 @@ def test_mean_of_a_box_is_exact_and_its_deviation_near() -> None:
 def test_choice_that_is_never_drawn_shares_what_is_left() -> None:
     """Of the example of docs/adding-an-algorithm.md, whose own thinker knows it exactly."""
     environment = EnvironmentSpec("Test-v0", SEEN, ACTIONS["discrete"])
-    config = A2CConfig(name="examples.a2c:A2CConfig", hidden=2)
+    config = LinearConfig(name="examples.linear:LinearConfig")
     learner: Any = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 8))
-    *acting, bias = [np.array(each) for each in learner.policy_parameters()]
-    bias[:] = 0.0, 8.0, 1.0
+    learner._policy[-1], learner._value[:] = (0.0, 8.0, 1.0), np.arange(7)
+    acting = learner.policy_parameters()
     anybody, own = PolicyThinker(config, environment), config.make_thinker(environment)
-    anybody.load([*acting, bias])
-    own.load([*acting, bias, *learner.insight_parameters()])
+    anybody.load(acting)
+    own.load([*acting, *learner.insight_parameters()])
     given = np.ones((1, 3), np.float32), np.array([1]), None
     said, exact = anybody.think(*given), own.think(*given)
     assert said.probabilities is not None and exact.probabilities is not None
     low, likely, other = exact.probabilities[0]
     np.testing.assert_allclose(said.probabilities[0][1], likely, rtol=1e-5)
     np.testing.assert_allclose(said.probabilities[0][[0, 2]], (low + other) / 2, rtol=1e-2)
-    assert exact.value == pytest.approx(learner._value(torch.ones(1, 3)).item(), abs=1e-6)
+    assert exact.value == pytest.approx((value_inputs(given[0]) @ np.arange(7)).item())

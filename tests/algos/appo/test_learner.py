@@ -45,7 +45,7 @@ def columns_of(learner, batch):
     """The columns that the next update would train on."""
     merged = merge(batch, learner._encoder, FrameRoom())
     learner._core.observe(merged)
-    return merged, learner._maker.columns(merged, learner._core)
+    return merged, learner._columns(merged)
 
 
 def parameters(learner):

@@ -178,7 +178,7 @@ def test_forbidden_actions_have_no_probability_no_entropy_and_no_gradient(choice
     mask = torch.tensor([[True, False, True, False, True]] * 3)
     rows = Rows(torch.randn(3, 2, generator=torch.Generator().manual_seed(0)), (), mask)
     action = torch.tensor([[0, 2]] * 3) if choices else torch.tensor([0, 2, 4])
-    log_prob, entropy, _ = Network(shape).evaluate(leaves, rows, action)
+    log_prob, entropy, *_ = Network(shape).evaluate(leaves, rows, action)
     output = Network(shape).output(leaves, rows)
     if choices:  # of the first dimension only choice 0 is left, of the second 0 and 2
         expected = [torch.distributions.Categorical(logits=output[:, [2, 4]])]

@@ -10,8 +10,8 @@ from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRo
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.learner import PPO
-from fast_core.algos.rollouts.columns import ColumnMaker
 from fast_core.algos.rollouts.merged import FrameRoom, merge
+from fast_core.algos.rollouts.targets import JudgedRollout
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import SpaceSpec
 
@@ -49,7 +49,16 @@ class Values:
     """A critic with known values."""
 
     def __init__(self, values_of):
-        self.values = values_of
+        self._values_of = values_of
+
+    def values(self, start, stop, name="value"):
+        return self._values_of(start, stop, name)
+
+
+def columns_of(learner, merged, critic):
+    """What the rollouts teach by the words of a critic."""
+    judged = JudgedRollout(merged, critic, merged.reward, evaluates=False)
+    return judged.columns(learner.targets(judged))
 
 
 def parameters(learner):
@@ -104,7 +113,8 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
     make_environment, make_learner, make_batch, truncated, target
 ):
     config, environment = ppo(), make_environment()
-    batch = make_batch(config, environment, make_learner(config, environment), shards=(0,))
+    learner = make_learner(config, environment)
+    batch = make_batch(config, environment, learner, shards=(0,))
     end = np.zeros((8, 4), bool)
     end[-1] = True
     no = np.zeros((8, 4), bool)
@@ -115,10 +125,11 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
         terminated=no if truncated else end,
         final_obs=np.full((8, 4, 3), 55.0, np.float32),
     )
-    maker = ColumnMaker(config, 3, shards=1, envs_per_shard=4)
     merged = merge(batch, ObservationEncoder(environment, ()), FrameRoom())
 
-    def values_of(start, stop):  # 100 where an episode goes on; what is seen after reset, nothing
+    def values_of(
+        start, stop, name
+    ):  # 100 where an episode goes on; what is seen after reset, nothing
         values = np.full(stop - start, 100.0, np.float32)
         if start == 0:
             values[-4:] = 0.0
@@ -126,7 +137,7 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
             assert (merged.obs.vector[start:stop] == 55.0).all()
         return values
 
-    columns = maker.columns(merged, Values(values_of))
+    columns = columns_of(learner, merged, Values(values_of))
     _, advantage, targets, _ = columns.scalars.reshape(4, 8, 4)
     np.testing.assert_allclose(targets[-1], target, rtol=1e-5)
     np.testing.assert_allclose(advantage[-1], target - 100.0, rtol=1e-5, atol=1e-4)
@@ -137,18 +148,18 @@ def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
 ):
     """Its row wants what it has; the row before sees a truncation at what follows it."""
     config, environment = ppo(), make_environment()
-    batch = make_batch(config, environment, make_learner(config, environment))
+    learner = make_learner(config, environment)
+    batch = make_batch(config, environment, learner)
     truncated, reward = np.zeros((8, 4), bool), np.ones((8, 4), np.float32)
     lost = np.zeros((8, 4), bool)
     truncated[5, 1] = lost[5, 1] = True
     reward[5, 1] = 0.0
     no = np.zeros((8, 4), bool)
     batch = replaced(batch, reward=reward, terminated=no, truncated=truncated, quarantined=lost)
-    maker = ColumnMaker(config, 3, shards=2, envs_per_shard=4)
     merged = merge(batch, ObservationEncoder(environment, ()), FrameRoom())
     values = np.random.default_rng(0).normal(size=len(merged.obs)).astype(np.float32)
-    critic = Values(lambda start, stop: values[start:stop])
-    columns = maker.columns(merged, critic)
+    critic = Values(lambda start, stop, name: values[start:stop])
+    columns = columns_of(learner, merged, critic)
     _, advantage, targets, _ = columns.scalars.reshape(4, 8, 8)
     value = values[: 9 * 8].reshape(9, 8)
     assert (advantage[5, 1], targets[5, 1]) == (0.0, value[5, 1])
@@ -159,7 +170,7 @@ def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
     np.testing.assert_allclose(advantage[3, 1], delta, rtol=1e-5)
     plain = replaced(batch, quarantined=None)
     merged = merge(plain, ObservationEncoder(environment, ()), FrameRoom())
-    others = maker.columns(merged, critic).scalars.reshape(4, 8, 8)
+    others = columns_of(learner, merged, critic).scalars.reshape(4, 8, 8)
     differs = np.argwhere(others[1] != advantage)
     assert differs.tolist() == [[t, 1] for t in range(6)], "its own episode alone"
 

@@ -224,9 +224,9 @@ def test_learner_that_raises_is_asked_no_more_and_trains_on(
 def test_learner_without_what_its_blueprint_names_trains_on(
     pair: Pair, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    from fast_core.algos.ppo.learner import PPO
+    from fast_core.algos.rollouts.learner import RolloutLearner
 
-    monkeypatch.delattr(PPO, "insight_parameters")
+    monkeypatch.delattr(RolloutLearner, "insight_parameters")
     viewer = Looking(pair.stage)
     with caplog.at_level(logging.ERROR, "fastloop"):
         clock.now_ns = viewer.now_ns = clock.now_ns + 2_000_000_000
@@ -243,10 +243,10 @@ def test_frame_is_thought_about_as_the_learner_does(pair: Pair, clock: SimpleNam
     Looking(pair.stage).look()
     pair.round(0)
     learner: Any = pair.optimizer.algorithm
-    maker = learner._maker
-    vector = (frame.obs - maker._mean) * maker._inverse_std
+    statistics = learner._statistics
+    vector = (frame.obs - statistics._mean) * statistics._inverse_std
     learner._core._obs = SimpleNamespace(vector=vector[None].astype(np.float32), mask=None)
-    wanted = learner._core.values(0, 1)[0] / maker._rewards.inverse_std[0]
+    wanted = learner._core.values(0, 1)[0] / statistics._rewards.inverse_std[0]
     said = said_of(insight, frame)
     assert said is not None
     assert said.value == pytest.approx(wanted, rel=1e-5, abs=1e-5)

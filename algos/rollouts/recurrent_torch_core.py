@@ -1,4 +1,4 @@
-"""PPO's optimizer steps through time with torch, on any device."""
+"""Optimizer steps from rollouts through time with torch, on any device."""
 
 from __future__ import annotations
 
@@ -13,60 +13,63 @@ from fast_core.algos.nets.observations import I64
 from fast_core.algos.nets_torch.networks import Rows, action_log_prob
 from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.nets_torch.tables import TorchTable
-from fast_core.algos.ppo.autograd import IMAGE_CHUNK, AutogradCore
-from fast_core.algos.ppo.config import PPOConfig
+from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import MergedRollout
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
+from fast_core.algos.rollouts.torch_core import IMAGE_CHUNK, Learned, TorchCore
 
 
-class RecurrentAutogradCore(AutogradCore):
-    """An `AutogradCore` with a recurrent layer; orders and minibatches are whole sequences."""
+class RecurrentTorchCore(TorchCore):
+    """A `TorchCore` with a recurrent layer; orders and minibatches are whole sequences."""
 
     def __init__(
         self,
-        settings: PPOConfig,
+        settings: ActorCriticConfig,
         shape: NetworkShape,
         parameters: F32,
         setup: LearnerSetup,
+        learned: Learned,
         staging: Staging | None = None,
     ) -> None:
-        super().__init__(settings, shape, parameters, setup, staging)
+        super().__init__(settings, shape, parameters, setup, learned, staging)
         assert shape.memory is not None, "the network has a memory"
         self._size = shape.memory.size
         if setup.compile and self._network.memory is not None:
             self._network.memory.hide_from_compiler()
         self._minibatches = Minibatches(settings.minibatch_size)
-        self._values: F32 | None = None
-        self._hidden: Tensor | None = None
+        self._values: dict[str, F32] = {}
+        self._hidden: Tensor | None = None  # [R, H] of every row, what all heads take
 
     def observe(self, merged: MergedRollout) -> None:
         """Take the observations of a round, and what was remembered before it."""
         super().observe(merged)
         self._minibatches.sequences = Sequences.of(merged)
-        self._values = None
+        self._values, self._hidden = {}, None
 
-    def values(self, start: int, stop: int) -> F32:
-        """Values of rows ``start`` to ``stop`` of the observations."""
-        if self._values is None:
+    def values(self, start: int, stop: int, name: str = "value") -> F32:
+        """Values of rows ``start`` to ``stop`` of the observations, by the head ``name``."""
+        if name not in self._values:
             with torch.no_grad():
-                self._values = self._all_values(self._minibatches.sequences).cpu().numpy()
-        return self._values[start:stop]
+                if self._hidden is None:
+                    self._hidden = self._all_hidden(self._minibatches.sequences)
+                self._values[name] = self._judged(name, self._hidden).cpu().numpy()
+        return self._values[name][start:stop]
 
-    def _all_values(self, sequences: Sequences) -> Tensor:
+    def _all_hidden(self, sequences: Sequences) -> Tensor:
         network, leaves = self._network, self._leaves
         assert network.memory is not None
         features = self._all_features()
         grid, final = features[: sequences.keep.size], features[sequences.keep.size :]
         keep, state = self._upload(sequences.keep), self._upload(sequences.state)
         states = network.memory.states(leaves, grid.view(*keep.shape, -1), state, keep)
-        hidden = self._hidden = states[..., : self._size].flatten(0, 1)
+        hidden = states[..., : self._size].flatten(0, 1)
         if len(final):
             step, column = self._upload(sequences.final_step), self._upload(sequences.final_column)
             going_on = torch.ones(1, len(final), device=self._device)
             (last,) = network.memory.states(leaves, final[None], states[step, column], going_on)
             hidden = torch.cat([hidden, last[:, : self._size]])
-        return network.value_of(leaves, hidden)
+        return hidden
 
     def evaluate(self, action: NDArray[np.generic]) -> tuple[F32, F32]:
         """Log-probabilities of ``action`` and values, of the first rows of the observations."""
@@ -116,3 +119,15 @@ class RecurrentAutogradCore(AutogradCore):
         learned = self._upload(known)
         mask = None if rows.mask is None else rows.mask[learned]
         return rows._replace(learned=learned, mask=mask)
+
+
+def torch_core(
+    settings: ActorCriticConfig,
+    shape: NetworkShape,
+    parameters: F32,
+    setup: LearnerSetup,
+    learned: Learned,
+) -> TorchCore:
+    """The one that fits a network; see `TorchCore`."""
+    core = TorchCore if shape.memory is None else RecurrentTorchCore
+    return core(settings, shape, parameters, setup, learned)

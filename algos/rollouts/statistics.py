@@ -1,47 +1,29 @@
-"""From merged rollouts to the columns that PPO trains on."""
+"""Running statistics of what the learner was given, and what they make of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import RewardNormalizer, RunningMoments, normalise
-from fast_core.algos.nets.observations import Bool
-from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.rollouts.core import Columns, Critic
+from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.merged import MergedRollout
-from fast_core.algos.rollouts.returns import generalized_advantages
 
 
-class Outcomes(NamedTuple):
-    """What steps led to, each ``[T, N]``; see `generalized_advantages`."""
-
-    reward: F32
-    value: F32
-    next_value: F32
-    terminated: Bool
-    truncated: Bool
-
-
-def actions(merged: MergedRollout) -> Array:
-    """The actions of a ticket, one row for each, as `Columns` has them."""
-    rows = merged.reward.size
-    action = merged.action.reshape(rows, *merged.action.shape[2:])
-    return action.reshape(rows, -1) if action.ndim > 1 or action.dtype == np.float32 else action
-
-
-class ColumnMaker:
-    """Normalises, bootstraps and estimates; owns the running statistics.
+class Statistics:
+    """Of the numbers of observations and of returns, if they are normalised.
 
     Attributes:
         origin: What numbers of observations are counted from, as `ObservationEncoder.centre` says.
     """
 
-    def __init__(self, settings: PPOConfig, size: int, *, shards: int, envs_per_shard: int) -> None:
+    def __init__(
+        self, settings: ActorCriticConfig, size: int, *, shards: int, envs_per_shard: int
+    ) -> None:
         """``size`` is how many numbers an encoded observation has."""
         self._settings = settings
         self._normalizes = settings.normalize_observations and size > 0
@@ -64,39 +46,12 @@ class ColumnMaker:
         vector = normalise(merged.obs.vector, self._mean, self._inverse_std, clip)
         return replace(merged, obs=replace(merged.obs, vector=vector))
 
-    def columns(self, merged: MergedRollout, critic: Critic) -> Columns:
-        """Compute targets and advantages, in the order of collection.
-
-        Args:
-            merged: The rollouts of a ticket.
-            critic: Knows the values of its observations.
-        """
-        steps, envs = merged.reward.shape
-        values = critic.values(0, merged.reward.size + envs).reshape(steps + 1, envs)
-        outcomes = self._outcomes(merged, values, critic)
-        advantage = generalized_advantages(
-            *outcomes, gamma=self._settings.gamma, gae_lambda=self._settings.gae_lambda
-        )
-        value = outcomes.value
-        scalars = np.stack([merged.behaviour_log_prob, advantage, advantage + value, value])
-        known = None if merged.quarantined is None else ~merged.quarantined.reshape(-1)
-        return Columns(actions(merged), scalars.reshape(4, -1), known)
-
-    def _outcomes(self, merged: MergedRollout, values: F32, critic: Critic) -> Outcomes:
-        """What the steps of a ticket led to; ``values`` are those of ``T + 1`` steps."""
-        value, next_value = values[:-1], values[1:].copy()
-        if len(merged.final_step):
-            final_values = critic.values(values.size, len(merged.obs))
-            next_value[merged.final_step, merged.final_column] = final_values
-        reward, terminated = merged.reward, merged.terminated
-        if self._settings.normalize_rewards:
-            ended = terminated | merged.truncated
-            reward = self._rewards.normalise(reward, ended, merged.shards, merged.quarantined)
-        if merged.quarantined is not None:
-            # As good as expected, and the end: nothing of it reaches its own row or those before.
-            reward = np.where(merged.quarantined, value, reward)
-            terminated = terminated | merged.quarantined
-        return Outcomes(reward, value, next_value, terminated, merged.truncated)
+    def reward(self, merged: MergedRollout) -> F32:
+        """The rewards ``[T, N]`` as values are of them; the statistics include them."""
+        if not self._settings.normalize_rewards:
+            return merged.reward
+        ended = merged.terminated | merged.truncated
+        return self._rewards.normalise(merged.reward, ended, merged.shards, merged.quarantined)
 
     def observe(self, merged: MergedRollout) -> None:
         """Merge what the policy saw, after the round that it was normalised for.
