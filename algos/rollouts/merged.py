@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ class MergedRollout:
         state: ``[N, S]``, what a recurrent policy remembered before step 0; None without memory.
         quarantined: ``[T, N]``, steps whose outcome is not known; None where there are none.
         lag: ``[T, N]``, how many updates the weights that acted are behind the learner's.
+        extra: ``[T, N, ...]`` by name, the columns that the algorithm declares.
     """
 
     obs: ObservationTable
@@ -52,6 +53,7 @@ class MergedRollout:
     state: F32 | None = None
     quarantined: Bool | None = None
     lag: I64 = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    extra: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
 def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -> MergedRollout:
@@ -74,6 +76,9 @@ def merge(batch: RolloutBatch, encoder: ObservationEncoder, frames: FrameRoom) -
         state=_states(rollouts),
         quarantined=_quarantined(rollouts),
         lag=batch.version - _side_by_side([r.policy_version for r in rollouts]),
+        extra={
+            name: _side_by_side([r.extra[name] for r in rollouts]) for name in rollouts[0].extra
+        },
     )
 
 

@@ -50,6 +50,18 @@ def test_shards_stand_side_by_side_in_merge_order():
     assert merged.behaviour_log_prob[0].tolist() == [-100, -101, 0, -1]
 
 
+def test_declared_columns_stand_beside_the_usual_ones():
+    parts = [
+        dataclasses.replace(rollout(shard), extra={"cost": np.full((3, 2, 5), shard)})
+        for shard in (1, 0)
+    ]
+    merged = merge(*parts)
+    np.testing.assert_array_equal(
+        merged.extra["cost"], np.concatenate([p.extra["cost"] for p in parts], 1)
+    )
+    assert merge(rollout(0)).extra == {}
+
+
 def test_only_final_observations_of_truncated_steps_are_read():
     first, second = rollout(0), rollout(1)
     first.terminated[0, 1] = first.truncated[0, 1] = True  # both: the task ended
