@@ -100,7 +100,7 @@ def collect(
     log_prob = np.empty((steps, envs), np.float32)
     for t in range(steps):
         noise = draw_noise(config, environment, envs, rng)
-        action[t], log_prob[t], _ = policy.act(obs[t], noise=noise, explore=True)
+        action[t], log_prob[t] = policy.act(obs[t], noise=noise, explore=True)[:2]
     return ShardRollout(
         shard=shard,
         rollout_id=0,
