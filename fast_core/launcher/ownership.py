@@ -33,9 +33,22 @@ Nodes = Mapping[str, type[Node]]
 
 # Who writes because of a command: the nodes that consume it.
 _HANDED: dict[str, type[Message]] = {EXECUTOR: Assign, ACTOR: Serve, STAGES: Transform}
-_LAUNCHER_READS = {"pulse", "spans", "stats", "progress", "works"}
+LAUNCHER_READS = {"pulse", "spans", "stats", "progress", "works"}
 _ONE_READER = (Ring, EvaluationSlot)  # the reader has a word of its own in these
 _NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_.-]+)?")
+
+
+def writers_of(row: Structure, nodes: Nodes) -> set[str]:
+    """The nodes that may write a structure: one at a time, if they are several."""
+    handed = {_HANDED[who] for who in (row.writer, *row.lent) if who in _HANDED}
+    named = {row.writer, *row.lent} & nodes.keys()
+    return named | {name for name, kind in nodes.items() if not handed.isdisjoint(kind.consumes)}
+
+
+def readers_of(row: Structure, nodes: Nodes) -> set[str]:
+    """The nodes that say that they read it."""
+    names = {row.family, row.name}
+    return {name for name, kind in nodes.items() if not names.isdisjoint(kind.reads)}
 
 
 def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> None:
@@ -123,7 +136,7 @@ def check_writers(table: Sequence[Structure], nodes: Nodes, extras: Sequence[str
     """
     first = {kind: name for name, kind in reversed([*nodes.items()])}  # one node of each class
     handed = {who: [k for k in first if command in k.consumes] for who, command in _HANDED.items()}
-    readers: dict[str, list[str]] = {name: ["the launcher"] for name in _LAUNCHER_READS}
+    readers: dict[str, list[str]] = {name: ["the launcher"] for name in LAUNCHER_READS}
     for name, kind in nodes.items():
         for declared in kind.reads:
             readers.setdefault(declared, []).append(name)

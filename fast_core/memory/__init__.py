@@ -20,6 +20,7 @@ from fast_core.memory.doorbell import Doorbell
 from fast_core.memory.kept_priorities import KeptPriorities
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
 from fast_core.memory.mailbox import Mailbox
+from fast_core.memory.mirroring import Carrier, carrier_of
 from fast_core.memory.priorities import PriorityTree, beta_at
 from fast_core.memory.pulse import PULSE_PERIOD_S, Pulse
 from fast_core.memory.replay import ReplayArrays, ReplayReader, batch_columns
@@ -39,6 +40,7 @@ __all__ = [
     "STAGES",
     "STATS_WORDS",
     "Arena",
+    "Carrier",
     "Doorbell",
     "EvaluationSlot",
     "KeptPriorities",
@@ -65,6 +67,7 @@ __all__ = [
     "WeightBoard",
     "batch_columns",
     "beta_at",
+    "carrier_of",
     "memory_available",
     "replay_fields",
     "reserve_of",

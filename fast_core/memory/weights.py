@@ -81,6 +81,7 @@ class EvaluationSlot:
 
     def __init__(self, memory: memoryview, payload_bytes: int) -> None:
         """Use ``create`` or ``attach``."""
+        self.payload_bytes = payload_bytes
         self._words = _native.Words(memory[:_EVALUATION_HEADER_BYTES])
         self._payload = memory[_EVALUATION_HEADER_BYTES:][:payload_bytes]
 

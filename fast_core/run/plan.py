@@ -78,6 +78,7 @@ class RunPlan:
         made_s: How long an environment took to be made and reset where nothing else was.
         follows: Recorded part of a run that this one does again, None for a run of its own.
         kept: Whether the run directory is there when the run has ended.
+        places: The host of each node that is not on the launcher's.
     """
 
     config: RunConfig
@@ -92,11 +93,14 @@ class RunPlan:
     made_s: float = 0.0
     follows: str | None = None
     kept: bool = True
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def roles(self) -> dict[str, Role]:
         """All nodes by their names, those that may come too."""
-        return {role.name: role for part in self.parts for role in part.roles(self.config)}
+        roles = (role for part in self.parts for role in part.roles(self.config))
+        where = self.places
+        return {r.name: r._replace(place=where.get(r.name, r.place)) for r in roles}
 
     @cached_property
     def names(self) -> Names:

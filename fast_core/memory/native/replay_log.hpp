@@ -175,9 +175,11 @@ class ReplayLog {
     return std::max(first, commit - whole(env, commit));
   }
 
-  // Puts `count` rows back, the first of them with number `first`, into a log without a writer
-  // and readers: behind the rows that are there if it is the next one, else in their place.
+  // Puts `count` rows back, the first of them with number `first`, into a log without a writer:
+  // behind the rows that are there if it is the next one, else in their place. With readers, as in
+  // a mirror, at most kOpenRows at a time.
   void restore(std::uint64_t env, std::uint64_t first, std::uint64_t count, const char* rows) {
+    release_fence();  // pairs with the acquire fence in ReplayReader, as in append
     for (std::uint64_t k = 0; k < count; ++k, rows += plan_.stride)
       store_row(column_of(0, env) + (first + k) % plan_.places * plan_.stride, rows, plan_.stride);
     if (first != load_own(env))
