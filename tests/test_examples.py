@@ -67,6 +67,8 @@ CARTPOLE = EnvironmentSpec(
                 "trajectory_log.yaml",
                 "pictures.py",
                 "pictures.yaml",
+                "replay_census.py",
+                "replay_census.yaml",
             ),
         ),
         ("embedding.md", ("embedded_loop.py", "embedded_sb3.py")),

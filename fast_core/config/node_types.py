@@ -117,6 +117,23 @@ class ExtraNodeConfig(Section, frozen=True, kw_only=True):
         return self.name or self.node.rpartition(":")[2].rpartition(".")[2].lower()
 
 
+class PartConfig(Section, frozen=True, kw_only=True):
+    """A part of your own; its class alone stands for one without settings."""
+
+    shorthand: ClassVar[str] = "part"
+
+    part: Annotated[str, Meta(description="Its class, as `package.module:Class`.")]
+    key: Annotated[
+        str | None, Meta(description="Its key; the class's name in lower case by default.")
+    ] = None
+    settings: Annotated[Values, Meta(description="What the part and its nodes read.")] = {}
+
+    @property
+    def part_key(self) -> str:
+        """What tells it from others."""
+        return self.key or self.part.rpartition(":")[2].rpartition(".")[2].lower()
+
+
 # The page is a node like those of a user; it stands here where it is served.
 PAGE = ExtraNodeConfig(node="fast_core.dashboard.node:Dashboard", name="dashboard")
 
@@ -177,6 +194,10 @@ class NodesConfig(Section, frozen=True):
             description="Nodes of your own; those that take rollouts do so in this order, before "
             "they are trained on."
         ),
+    ] = ()
+    parts: Annotated[
+        tuple[PartConfig, ...],
+        Meta(description="Parts of your own, which bring nodes and shared memory for them."),
     ] = ()
 
 

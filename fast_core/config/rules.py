@@ -374,6 +374,7 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         ),
         "nodes.optimizer.device": (optimizer.device != "cpu", optimizer.device, "cpu"),
         "nodes.extra": (bool(config.nodes.extra), len(config.nodes.extra), "[]"),
+        "nodes.parts": (bool(config.nodes.parts), len(config.nodes.parts), "[]"),
         "dashboard.enabled": (config.dashboard.enabled, "true", "false"),
         "nodes.env.balance": (config.nodes.env.balance, "true", "false"),
         "nodes.policy.balance": (config.nodes.policy.balance, "true", "false"),

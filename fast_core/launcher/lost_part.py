@@ -12,12 +12,8 @@ from fast_core.config import RunConfig
 from fast_core.events import Failed
 from fast_core.launcher.calling.host import Host
 from fast_core.monitor.view import RunSummary
+from fast_core.run.names import counted_as
 from fast_core.screens.served import Served
-
-
-def kind_of(node: str) -> str:
-    """The kind of a node of FastLoop's own: its name without its rank."""
-    return node.rpartition("-")[0]
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,8 @@ class LostPart:
 
     @property
     def kind(self) -> str:
-        """Of node, as ``supervision.restarts`` names it."""
-        return kind_of(self.cause.node)
+        """Of node, as ``supervision.restarts`` names it; of a user's the node itself."""
+        return counted_as(self.cause.node)
 
     @property
     def deaths(self) -> Mapping[str, int]:

@@ -28,7 +28,7 @@ from fast_core.monitor.crash import crash_report, went_on
 from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.names import Role
+from fast_core.run.names import Role, deaths_key
 from fast_core.run.parts import roles_of
 
 
@@ -57,7 +57,7 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
     env_steps = 0 if continuation is None else continuation.manifest.env_steps
     spent, budget = _budget(replace(session, config=lost.config), lost.kind, lost.deaths)
     number = spent + (lost.kind == "optimizer")  # the others' deaths hold this one
-    text = f"{_story(lost, continuation)} ({number} of {budget}, supervision.restarts.{lost.kind})"
+    text = f"{_story(lost, continuation)} ({number} of {budget}, {deaths_key(lost.kind)})"
     comebacks = (*session.comebacks, Comeback(lost, text, env_steps))
     progress.say(f"{text}; its report is in {run.crash}")
     _wait(wait_s(comebacks, lost.config.supervision.restarts), session.interrupts)
@@ -79,13 +79,13 @@ def survives_early(session: Session, error: LostEarly) -> bool:
         deaths = session.comebacks[-1].lost.deaths
     if role is None or (role.kind != "optimizer" and not session.comebacks):
         return False
-    spent, budget = _budget(session, role.kind, deaths)
+    spent, budget = _budget(session, role.counted_as, deaths)
     return spent < budget
 
 
 def _budget(session: Session, kind: str, deaths: Mapping[str, int]) -> tuple[int, int]:
     """How many deaths of nodes of a kind there were, and how many the run survives."""
-    nodes = [role for role in _possible(session.config).values() if role.kind == kind]
+    nodes = [role for role in _possible(session.config).values() if role.counted_as == kind]
     spent = sum(deaths.get(role.name, 0) for role in nodes)
     return session.came_back if kind == "optimizer" else spent, nodes[0].deaths
 

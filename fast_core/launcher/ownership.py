@@ -24,6 +24,7 @@ from fast_core.memory import (
     Structure,
 )
 from fast_core.nodes.node import Node
+from fast_core.run.own_parts import OwnPart
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, structures, watching
 from fast_core.screens.watching import WATCHING
@@ -84,7 +85,7 @@ def check_declared(extras: Sequence[ExtraNode], own: Sequence[type[Node]]) -> No
 
 
 def own_structures(plan: RunPlan, extras: Sequence[ExtraNode]) -> Iterator[Structure]:
-    """What the user's nodes add to the table.
+    """What the user's nodes and parts add to the table.
 
     Raises:
         TopologyError: One of them failed, or yields what is no structure.
@@ -97,33 +98,44 @@ def own_structures(plan: RunPlan, extras: Sequence[ExtraNode]) -> Iterator[Struc
             raise TopologyError(
                 f"{_who(extra)}: structures() raised {error_text(error)}"
             ) from error
-        for row in rows:
-            if type(row) is not Structure or not _NAME.fullmatch(row.name):
-                raise TopologyError(
-                    f"{_who(extra)}: structures() must yield fast_core.memory.Structure with a "
-                    f"name of letters, digits and '_', and at most one '/'; got {row!r}"
-                )
-            if row.family in ours:
-                raise TopologyError(
-                    f"{_who(extra)}: structures() yields {row.name!r}, which is FastLoop's own. "
-                    "Name it otherwise"
-                )
-            try:
-                row.kind.nbytes(*row.shape)
-            except (SegmentError, TypeError, ValueError, AttributeError) as error:
-                raise TopologyError(
-                    f"{_who(extra)}: structures() yields {row.name!r} as {row.kind!r} of the shape "
-                    f"{row.shape!r}, which has no size: {error}"
-                ) from error
-            if row.family == WATCHING:
-                _check_watching(plan, extra, row)
-            yield row._replace(writer=row.writer or extra.name)
+        yield from _checked(plan, rows, ours, _who(extra), extra.name)
+    for part in plan.parts:
+        if isinstance(part, OwnPart):
+            first = next((role.name for role in part.brought), "")
+            yield from _checked(plan, part.rows(plan), ours, f"{part.at} ({part.key})", first)
 
 
-def _check_watching(plan: RunPlan, extra: ExtraNode, row: Structure) -> None:
+def _checked(
+    plan: RunPlan, rows: Sequence[Structure], ours: Set[str], who: str, writer: str
+) -> Iterator[Structure]:
+    """What one adds; ``writer`` writes what has no other."""
+    for row in rows:
+        if type(row) is not Structure or not _NAME.fullmatch(row.name):
+            raise TopologyError(
+                f"{who}: structures() must yield fast_core.memory.Structure with a "
+                f"name of letters, digits and '_', and at most one '/'; got {row!r}"
+            )
+        if row.family in ours:
+            raise TopologyError(
+                f"{who}: structures() yields {row.name!r}, which is FastLoop's own. "
+                "Name it otherwise"
+            )
+        try:
+            row.kind.nbytes(*row.shape)
+        except (SegmentError, TypeError, ValueError, AttributeError) as error:
+            raise TopologyError(
+                f"{who}: structures() yields {row.name!r} as {row.kind!r} of the shape "
+                f"{row.shape!r}, which has no size: {error}"
+            ) from error
+        if row.family == WATCHING:
+            _check_watching(plan, who, row)
+        yield row._replace(writer=row.writer or writer)
+
+
+def _check_watching(plan: RunPlan, who: str, row: Structure) -> None:
     if (row.kind, row.shape) != watching(plan)[1:3]:
         raise TopologyError(
-            f"{_who(extra)}: structures() yields {row.name!r} as a {row.kind.__name__} of the "
+            f"{who}: structures() yields {row.name!r} as a {row.kind.__name__} of the "
             f"shape {row.shape!r}. Yield watching(plan) of fast_core.run.structures"
         )
 

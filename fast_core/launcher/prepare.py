@@ -11,9 +11,9 @@ from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
-from fast_core.launcher.wiring import extra_nodes, wiring
+from fast_core.launcher.wiring import users_nodes, wiring
 from fast_core.run.changes import changeable
-from fast_core.run.names import METRICS, Role
+from fast_core.run.names import METRICS, Role, deaths_key
 from fast_core.run.parts import names_of, parts_of, scales
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
@@ -187,7 +187,7 @@ def scheduler_settings(
     config, supervision = plan.config, plan.config.supervision
     evaluation, checkpoint, stop = config.evaluation, config.checkpoint, config.stop
     dies = config.mode == "process"  # inline there is nobody left to come back
-    wired = wiring(extra_nodes(config.added_nodes))
+    wired = wiring(users_nodes(config))
     apart = {*wired.savers, *wired.optional}
     others = [name for name in plan.names.extra if name not in apart]
     flow, *flows = filter(None, (part.flow(plan) for part in plan.parts))
@@ -243,12 +243,13 @@ def _budgets(plan: RunPlan, deaths: Mapping[str, int]) -> tuple[Budget, ...]:
     kinds: dict[str, list[Role]] = {}
     for role in plan.roles.values():
         if role.deaths and role.kind != "optimizer":  # after whose death the run comes back
-            kinds.setdefault(role.kind, []).append(role)
+            kinds.setdefault(role.counted_as, []).append(role)
     budgets = []
     for kind, roles in kinds.items():
         nodes = tuple(role.name for role in roles)
         used = sum(deaths.get(name, 0) for name in nodes)
-        budgets.append(Budget(kind, nodes, max(roles[0].deaths - used, 0)))
+        left = max(roles[0].deaths - used, 0)
+        budgets.append(Budget(kind, nodes, left, deaths_key(kind)))
     return tuple(budgets)
 
 

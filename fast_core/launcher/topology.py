@@ -31,7 +31,7 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher.ownership import check_declared, check_writers, own_structures
-from fast_core.launcher.wiring import check_messages, extra_nodes, node_class, wiring
+from fast_core.launcher.wiring import check_messages, node_class, users_nodes, wiring
 from fast_core.memory import RolloutStore
 from fast_core.nodes.node import Node
 from fast_core.run.names import Role
@@ -65,14 +65,14 @@ def check_topology(config: RunConfig) -> None:
     roles = roles_of(config, 1, 1).values()  # policy nodes are no more than may come
     nodes = [node_class(path) for path in dict.fromkeys(r.node_class for r in roles if r.kind)]
     check(scheduler_emits(roles), nodes)
-    extras = extra_nodes(config.added_nodes)
+    extras = users_nodes(config)
     check_messages(extras)
     check_declared(extras, nodes)
 
 
 def optional_nodes(config: RunConfig) -> frozenset[str]:
     """Names of the nodes that a run goes on without; `check_topology` comes first."""
-    return frozenset(wiring(extra_nodes(config.added_nodes)).optional)
+    return frozenset(wiring(users_nodes(config)).optional)
 
 
 def with_structures(plan: RunPlan) -> RunPlan:
@@ -82,7 +82,7 @@ def with_structures(plan: RunPlan) -> RunPlan:
         TopologyError: As `fast_core.launcher.ownership`.
         ConfigError: One takes rollouts, and there are none.
     """
-    extras = extra_nodes(plan.config.added_nodes)
+    extras = users_nodes(plan.config)
     own = tuple(own_structures(plan, extras))
     plan = replace(plan, own=own)
     table = tuple(structures(plan))

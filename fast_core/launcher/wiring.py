@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fast_core.config import PAGE, ExtraNodeConfig
+from fast_core.config import PAGE, ExtraNodeConfig, RunConfig
 from fast_core.distributed.wire import MessageReader, kind_of
 from fast_core.errors import ConfigError, TopologyError
 from fast_core.events import (
@@ -26,6 +26,8 @@ from fast_core.events import (
     UserMessage,
 )
 from fast_core.nodes.node import Node
+from fast_core.run.names import KINDS, Role
+from fast_core.run.own_parts import own_parts
 from fast_core.scheduler.settings import Route
 from fast_core.system.importing import named
 
@@ -44,7 +46,7 @@ _NEEDED: dict[type[Message], str] = {
 STAGE = "fast_core.nodes.rollout_stage.RolloutStage"
 M = TypeVar("M", bound=Message)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_TAKEN = re.compile(r"((env|policy|replay|optimizer|evaluator|metrics)(-\d+)?)")
+_TAKEN = re.compile(rf"(({'|'.join(KINDS)})(-\d+)?)")
 _OURS = ("launcher", "scheduler", "callbacks", "probe", "fork-server", "fork server", "watchdog")
 
 
@@ -119,7 +121,43 @@ def extra_nodes(extras: Sequence[ExtraNodeConfig]) -> tuple[ExtraNode, ...]:
     return tuple(nodes.values())
 
 
+def users_nodes(config: RunConfig) -> tuple[ExtraNode, ...]:
+    """Import all nodes of the user's, those of parts too, and check each of them.
+
+    Raises:
+        TopologyError: As `extra_nodes`, or the run could not survive the deaths that a role allows.
+    """
+    extras = extra_nodes(config.added_nodes)
+    nodes = {node.name: node for node in extras}
+    for part in own_parts(config):
+        for role in part.brought:
+            _check_name(role.name, part.at, nodes)
+            kind = node_class(role.node_class, f"{part.at}: the class of {role.name!r}")
+            _check_declaration(kind, part.at)
+            _check_deaths(role, kind, part.at)
+            nodes[role.name] = ExtraNode(role.name, part.at, kind)
+    return tuple(nodes.values())
+
+
+def _check_deaths(role: Role, kind: type[Node], key: str) -> None:
+    """Only a node that can begin anew comes back."""
+    if not role.deaths:
+        return
+    who = f"{key}: `deaths` of {role.name!r} is {role.deaths}"
+    if not kind.essential:
+        raise TopologyError(
+            f"{who}, but {kind.__name__} is not `essential`: it is started anew anyway. Leave "
+            "`deaths` out"
+        )
+    for command in {Transform, Save} & kind.consumes:
+        raise TopologyError(
+            f"{who}, but {kind.__name__} consumes {command.__name__}: what it has of it dies with "
+            "it. Leave `deaths` out"
+        )
+
+
 def _check_name(name: str, key: str, others: dict[str, ExtraNode]) -> None:
+    set_it = "the `name` of its Role" if key.startswith("nodes.parts") else "`name: ...`"
     if name in others and key == "dashboard.enabled":
         raise TopologyError(
             f"{others[name].key}: the name {name!r} is that of the page, which dashboard.enabled "
@@ -128,16 +166,16 @@ def _check_name(name: str, key: str, others: dict[str, ExtraNode]) -> None:
     if name in others:
         raise TopologyError(
             f"two nodes are named {name!r}: {others[name].key} and {key}. Give one of them "
-            "another name: `name: ...`"
+            f"another name: {set_it}"
         )
     if _TAKEN.fullmatch(name) or name in _OURS:
         raise TopologyError(
-            f"{key}: the name {name!r} is FastLoop's own. Give the node another: `name: ...`"
+            f"{key}: the name {name!r} is FastLoop's own. Give the node another: {set_it}"
         )
     if not _NAME.fullmatch(name):
         raise TopologyError(
             f"{key}: a node's name names its log file, so it must have 1 to 64 letters, digits, "
-            f"'_', '-' or '.', the first a letter or digit; got {name!r}. Set `name: ...`"
+            f"'_', '-' or '.', the first a letter or digit; got {name!r}. Set {set_it}"
         )
 
 

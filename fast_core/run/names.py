@@ -13,6 +13,7 @@ REPLAY = "replay-0"
 EVALUATOR = "evaluator-0"
 METRICS = "metrics-0"
 DASHBOARD = PAGE.node_name
+KINDS = ("env", "policy", "replay", "optimizer", "evaluator", "metrics")
 
 
 class Role(NamedTuple):
@@ -43,6 +44,22 @@ class Role(NamedTuple):
     deaths: int = 0
     spare: bool = False
     settings: Values = {}
+
+    @property
+    def counted_as(self) -> str:
+        """What its deaths are counted together with: its kind, or by itself its name."""
+        return self.kind or self.name
+
+
+def counted_as(node: str) -> str:
+    """The same of a node by its name."""
+    kind = node.rpartition("-")[0]
+    return kind if kind in KINDS else node
+
+
+def deaths_key(counted: str) -> str:
+    """Where it stands how many such deaths a run survives."""
+    return f"supervision.restarts.{counted}" if counted in KINDS else "`deaths` of its Role"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fast_core.errors import ConfigError
 from fast_core.memory import PriorityTree, Structure
 from fast_core.run.columns import check_columns
 from fast_core.run.names import Names, Role
+from fast_core.run.own_parts import own_parts
 from fast_core.run.plan import Part, RunPlan
 from fast_core.run.replay_rules import check_optimizers, check_replay
 from fast_core.run.structures import (
@@ -198,8 +199,9 @@ class Added(Part):
             yield Role(extra.node_name, extra.node, settings=extra.settings)
 
     def identity(self, config: RunConfig) -> dict[str, object]:
-        """All of them."""
-        return {"nodes.extra": config.nodes.extra}
+        """All of them, and the user's parts if there are any."""
+        nodes = config.nodes
+        return {"nodes.extra": nodes.extra} | ({"nodes.parts": nodes.parts} if nodes.parts else {})
 
 
 class Watch(Part):
@@ -236,6 +238,7 @@ def parts_of(
         *([Share()] if config.nodes.optimizer.count > 1 else ()),
         Write(),
         Added(),
+        *own_parts(config),
         Watch(),
     )
 

@@ -27,10 +27,12 @@ class Part:
     """What one purpose of a run brings: the nodes for it, and their shared memory.
 
     Attributes:
-        key: Tells the part from others of its class; empty for the only one.
+        key: Tells the part from others; empty for FastLoop's own, of which a run has one each.
+        settings: What the configuration says to one of the user's.
     """
 
     key: str = ""
+    settings: Values = field(default_factory=dict)
 
     def roles(self, config: RunConfig) -> Iterable[Role]:
         """Its nodes, which are known before the environment is."""
@@ -172,7 +174,7 @@ class RunPlan:
         return config.supervision.grace_s + 2 * config.metrics.end_timeout_s * ends_sinks
 
     def settings_of(self, node: str) -> Values:
-        """What the configuration says to a user's node (``nodes.extra[...].settings``)."""
+        """What the configuration says to a user's node, or to its part."""
         return self.roles[node].settings
 
     # --- learning from replay ------------------------------------------------------------------

@@ -22,11 +22,13 @@ class Budget(msgspec.Struct, frozen=True):
         kind: Of node, as ``supervision.restarts`` names it.
         nodes: All of that kind.
         deaths: How many of them all together.
+        key: Where that stands.
     """
 
     kind: str
     nodes: tuple[str, ...]
     deaths: int
+    key: str = ""
 
 
 class Failure(NamedTuple):
@@ -66,6 +68,7 @@ class Restarts:
     """
 
     def __init__(self, budgets: tuple[Budget, ...], backoff_s: float, max_backoff_s: float):
+        self._keys = {budget.kind: budget.key for budget in budgets}
         self._kinds = {node: budget.kind for budget in budgets for node in budget.nodes}
         self._backoff_s, self._max_backoff_s = backoff_s, max_backoff_s
         self.left = {budget.kind: budget.deaths for budget in budgets}
@@ -145,5 +148,5 @@ class Restarts:
         when = f"in {wait_s:g} s" if wait_s else "now"
         return (
             f"{event.node} is gone: {event.cause}; it is started anew {when}; {self.left[kind]} "
-            f"more such deaths would be survived (supervision.restarts.{kind})"
+            f"more such deaths would be survived ({self._keys[kind]})"
         )

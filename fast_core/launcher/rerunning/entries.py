@@ -14,7 +14,6 @@ from fast_core.events import (
     Evaluated,
     Event,
     Failed,
-    Followed,
     Late,
     LauncherEvent,
     Left,
@@ -91,8 +90,6 @@ def key(event: Event | LauncherEvent) -> tuple[object, ...]:
             return "trained", ticket
         case SnapshotTaken(request=number) | Evaluated(request=number) | Changed(number=number):
             return type(event).__name__, event.node, number
-        case Followed(node, ticket):
-            return "followed", node, ticket
         case Transformed(node, ref):
             return "transformed", node, ref.shard, ref.rollout_id
         case Ready(node) | Failed(node) | Envelope(node=node):
