@@ -17,12 +17,12 @@ from fast_core.api import sending
 from fast_core.api.config import Config, as_config, environment_of
 from fast_core.api.runs import Run
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.evaluated import scalar
 from fast_core.envs.instance import make_seeded, repeating, seed_spaces
 from fast_core.envs.making import check_attributes, describe_env
 from fast_core.envs.making import make_env as make_configured
 from fast_core.envs.pickled import Maker, loads
 from fast_core.envs.place import VARIABLES
+from fast_core.envs.playing.evaluated import scalar
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import ConfigError
 from fast_core.seeding import EpisodeSeeds, Role, generators_kept
@@ -52,13 +52,13 @@ def make_env(
         ConfigError: There is no such environment, or training could not use it.
     """
     config, given, maker = _configured(what, environment)
-    if config.backend == "envpool":
-        raise ConfigError(
-            "make_env makes single environments, and those of EnvPool are batches in C++; got "
-            f"environment.backend 'envpool' for {config.id!r}. Call envpool.make_gymnasium."
-        )
     seed = given if seed is None else seed
-    config = scalar(config)
+    backend, config = config.backend, scalar(config)
+    if not config.one_by_one:
+        raise ConfigError(
+            f"make_env makes single environments, and environment.backend {backend!r} has none "
+            f"for {config.id!r}, only batches. Make them with that library itself."
+        )
     with generators_kept(), variables_kept(VARIABLES):
         make = make_configured if maker is None else partial(make_configured, maker=maker)
         env = make_seeded(config, seed, _KEY, maker=make)

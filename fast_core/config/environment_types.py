@@ -66,11 +66,12 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
         ),
     ]
     backend: Annotated[
-        Literal["gymnasium", "gymnasium_vector", "envpool"],
+        str,
         Meta(
             description="gymnasium: environments of `gymnasium.make`, one after the other. "
             "gymnasium_vector: the environment's own vectorised form (`vector_entry_point`). "
-            "envpool: EnvPool's C++ environments."
+            "envpool: EnvPool's C++ environments. Or a class of yours that steps many with one "
+            "call, as `package.module:Class`."
         ),
     ] = "gymnasium"
     frame_skip: Annotated[
@@ -170,3 +171,8 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
             "or infinity; beyond it the run ends.",
         ),
     ] = 0.5
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether `gymnasium.make` makes each; a library steps them with one call otherwise."""
+        return self.backend == "gymnasium"

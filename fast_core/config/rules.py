@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, SchedulerConfig
+from fast_core.system.importing import colon_hint
 
+BACKENDS = ("gymnasium", "gymnasium_vector", "envpool")
 MOST_STEPS = 1000
 MOST_SHARDS = 16_384  # each process lays out memory for as many env nodes
 MOST_GROUPS = 2 * MOST_SHARDS  # and for what each group of each shard asks
@@ -86,7 +89,16 @@ def _environments(config: RunConfig) -> Iterator[Problem]:
 
 
 def _environment(key: str, environment: EnvironmentConfig) -> Iterator[Problem]:
-    if environment.pickled is not None and environment.backend != "gymnasium":
+    if environment.backend not in BACKENDS and ":" not in environment.backend:
+        near = get_close_matches(environment.backend, BACKENDS, n=1)
+        meant = f"Did you mean {near[0]!r}?" if near else colon_hint(environment.backend).strip()
+        yield Problem(
+            f"{key}.backend",
+            f"must be {', '.join(BACKENDS)}, or a class of yours as 'package.module:Class'",
+            repr(environment.backend),
+            meant or "Leave it out for gymnasium.",
+        )
+    if environment.pickled is not None and not environment.one_by_one:
         yield Problem(
             f"{key}.backend",
             "must be gymnasium for an environment that is a Python object",
@@ -101,11 +113,10 @@ def _environment(key: str, environment: EnvironmentConfig) -> Iterator[Problem]:
                 repr(name),
                 "Rename it as Python code would call it.",
             )
-    if environment.attributes and (environment.backend == "envpool" or environment.atari):
-        what = f"{key}.atari" if environment.atari else f"{key}.backend envpool"
+    if environment.attributes and environment.atari:
         yield Problem(
             f"{key}.attributes",
-            f"can't be combined with {what}, whose environments have no attributes to set",
+            f"can't be combined with {key}.atari, whose environments have no attributes to set",
             repr(environment.attributes),
             f"Remove it, or use {key}.kwargs for what stays as it is.",
         )

@@ -49,7 +49,7 @@ def make_batch(
     """
     # here, so that who only needs the types does not pay 0.2 s for Gymnasium
     adapter: Callable[..., EnvBatch]
-    if config.backend == "gymnasium":
+    if config.one_by_one:
         from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 
         adapter = GymnasiumBatch

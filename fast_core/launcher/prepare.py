@@ -162,14 +162,14 @@ def make_plan(
 
 def _unrepeatable(environment: EnvironmentConfig) -> tuple[str, str]:
     """Why an environment does not repeat, and what can be done about it."""
-    if environment.backend == "gymnasium":
+    if environment.one_by_one:
         why = (
             "reset(seed) and the same actions did not give the same observations, rewards and "
             "ends twice"
         )
         return why, "Seed all of its randomness from reset(seed)"
     why = f"its single episodes can't be repeated with environment.backend {environment.backend}"
-    return why, "Use environment.backend: gymnasium"
+    return why, "Use environment.backend: gymnasium, or one that seeds every episode"
 
 
 def scheduler_settings(

@@ -10,6 +10,7 @@ import msgspec
 
 from fast_core.config import RunConfig
 from fast_core.distributed.zmq_channel import ZmqHub
+from fast_core.envs.backends import imported
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.interrupts import Interrupts
@@ -101,13 +102,12 @@ def preloaded(config: RunConfig) -> tuple[str, ...]:
         or blueprint.policy_uses_torch(pixels=config.environment.atari is not None)
     )
     torch = ("torch",) if surely or learners or config.policy.backend == "torch" else ()
-    # a second to import, starts no thread; who lacks it learns that from the probe
-    envpool = ("envpool",) if config.environment.backend == "envpool" else ()
     return (
         "fast_core.launcher.processes.node_process",
         *config.environment.modules,
         *torch,
-        *envpool,
+        # EnvPool takes a second, and starts no thread; who lacks it learns that from the probe
+        *imported(config.environment),
     )
 
 

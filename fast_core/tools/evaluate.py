@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from fast_core.envs.drawing.rendering import Mode, drawing, explained
 from fast_core.envs.drawing.video_file import DEFAULT_FPS, VideoFile
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
+from fast_core.envs.playing.rendering import Mode, drawing, explained
 from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.policy.episodes import Episodes

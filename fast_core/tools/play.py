@@ -12,9 +12,9 @@ from typing import Any
 
 from fast_core.config import EnvironmentConfig, shipped
 from fast_core.config import file as config_file
-from fast_core.envs.drawing.rendering import check_screen, drawing, watch_mode
 from fast_core.envs.drawing.video_file import DEFAULT_FPS
 from fast_core.envs.making import Env, make_env, registered
+from fast_core.envs.playing.rendering import check_screen, drawing, watch_mode
 from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.policy.evaluation import setting_of

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.drawing.rendering import drawing
 from fast_core.envs.making import Env, make_env
+from fast_core.envs.playing.rendering import drawing
 from fast_core.errors import ConfigError
 from fast_core.screens.picture import as_text
 

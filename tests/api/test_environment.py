@@ -107,7 +107,7 @@ def test_nothing_of_the_process_is_changed() -> None:
         ("CartPol-v1", {}, "must name a registered environment.*Nearest: 'CartPole-v1'"),
         ("CartPole-v1", {"frame_stak": 2}, "environment.frame_stak is not a key.*frame_stack"),
         ("CartPole-v1", {"frame_skip": 0}, "environment.frame_skip must be an integer"),
-        ("Pong-v5", {"backend": "envpool"}, "those of EnvPool are batches"),
+        ("Pong-v5", {"backend": "envpool"}, "environment.backend .envpool. has none"),
         ("nothing.yaml", {}, "there is no configuration file"),
         ("Blackjack-v1", {"frame_stack": 2}, "environment.frame_stack stacks plain Box"),
     ],

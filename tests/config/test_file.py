@@ -358,10 +358,23 @@ def test_attributes_are_refused_where_nothing_has_them() -> None:
     assert read(MINIMAL, given).environment.attributes == {"gravity": 9.8}
     message = refusal(MINIMAL, "environment.attributes={a-b: 1}")
     assert "environment.attributes must have names of attributes; got 'a-b'" in message
-    message = refusal(MINIMAL, given, "environment.backend=envpool")
-    assert "can't be combined with environment.backend envpool" in message
     message = refusal(MINIMAL, given, "environment.atari={}")
     assert "can't be combined with environment.atari" in message
+
+
+@pytest.mark.parametrize(
+    ("backend", "remedy"),
+    [
+        ("envpol", "Did you mean 'envpool'?"),
+        ("own.Walk", "Did you mean 'own:Walk'?"),
+        ("isaac", "Leave it out for gymnasium."),
+    ],
+)
+def test_a_backend_is_one_of_three_or_a_class(backend: str, remedy: str) -> None:
+    assert read(MINIMAL, "environment.backend=own:Walk").environment.backend == "own:Walk"
+    message = refusal(MINIMAL, f"environment.backend={backend}")
+    assert "must be gymnasium, gymnasium_vector, envpool, or a class of yours as" in message
+    assert remedy in message
 
 
 def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
@@ -616,10 +629,14 @@ def repaired(run: Section) -> Section:
     assert isinstance(run, RunConfig)
     optimizer = msgspec.structs.replace(run.nodes.optimizer, count=1, max_gradient_staleness=None)
     nodes = msgspec.structs.replace(run.nodes, env=config.EnvNodesConfig(), optimizer=optimizer)
+    backends = ("gymnasium", "own:Walk", "gymnasium_vector", "envpool")
+    backend = backends[len(run.environment.backend) % 4]
     same = {"step_timeout_s": run.environment.step_timeout_s, "pickled": None, "attributes": {}}
+    same["backend"] = backend
     values = run.environment.attributes.values()
-    fixed = run.environment.backend == "envpool" or run.environment.atari
-    attributes = {} if fixed else {f"name_{n}": value for n, value in enumerate(values)}
+    attributes = (
+        {} if run.environment.atari else {f"name_{n}": value for n, value in enumerate(values)}
+    )
     others = {
         f"other-{number}": msgspec.structs.replace(each, **same)
         for number, each in enumerate(run.evaluation.environments.values())
@@ -629,10 +646,14 @@ def repaired(run: Section) -> Section:
     stop = msgspec.structs.replace(run.stop, env_steps=run.stop.env_steps or 1, score=None)
     # a run names what lies beside its configuration without the folder
     pickled = Path(run.environment.pickled or "").name or None
-    if run.environment.backend != "gymnasium":
+    if backend != "gymnasium":
         pickled = None
     environment = msgspec.structs.replace(
-        run.environment, pickled=pickled, attributes=attributes, no_reward_penalty=0.0
+        run.environment,
+        backend=backend,
+        pickled=pickled,
+        attributes=attributes,
+        no_reward_penalty=0.0,
     )
     shards = max(run.rollout.shards % 9999, run.nodes.policy.count % 9999)
     rollout = msgspec.structs.replace(run.rollout, shards=shards + 1)

@@ -37,7 +37,16 @@ def vectorised(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     return VectorBatch(replace(config, backend="gymnasium_vector", id=id), **kwargs)
 
 
-ADAPTERS: dict[str, Any] = {"gymnasium": GymnasiumBatch, "gymnasium_vector": vectorised}
+def in_place(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
+    """A backend of somebody's own, which writes where it is told to."""
+    return VectorBatch(replace(config, backend="tests.envs.own_backend:InPlace"), **kwargs)
+
+
+ADAPTERS: dict[str, Any] = {
+    "gymnasium": GymnasiumBatch,
+    "gymnasium_vector": vectorised,
+    "in_place": in_place,
+}
 # What only adapters do that call each environment themselves: a library that steps all at once
 # does not say which of them raised, and has its own ways with what they return.
 in_turn = pytest.mark.parametrize("make", ["gymnasium"], indirect=True)

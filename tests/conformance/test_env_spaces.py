@@ -14,13 +14,11 @@ import pytest
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
-from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds, Role
-from tests.conformance.test_env_batch import in_turn, vectorised
+from tests.conformance.test_env_batch import ADAPTERS, in_turn
 from tests.envs.driver import Driver, same, toy
 
-ADAPTERS: dict[str, Any] = {"gymnasium": GymnasiumBatch, "gymnasium_vector": vectorised}
 ROLE = Role.ENVIRONMENT_EPISODE
 
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs import make_batch
-from fast_core.envs.backends.envpool import EnvPoolSource
-from fast_core.envs.backends.gymnasium_vector import GymnasiumVectorSource
-from fast_core.envs.backends.source import VectorStep
+from fast_core.envs.backends.backend import VectorStep
+from fast_core.envs.backends.envpool import EnvPool
+from fast_core.envs.backends.gymnasium_vector import GymnasiumVector
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying.probe import probe
@@ -66,7 +66,11 @@ def envpool(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
     return VectorBatch(replace(config, backend="envpool"), **kwargs)
 
 
-ADAPTERS = [in_turn, disabled, own, same_step, envpool]
+def own_backend(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
+    return VectorBatch(replace(config, backend="tests.envs.own_backend:Turns"), **kwargs)
+
+
+ADAPTERS = [own_backend, in_turn, disabled, own, same_step, envpool]
 UNSEEDED = [same_step, next_step, envpool]
 
 
@@ -109,14 +113,14 @@ def successors(obs: Any, action: Any) -> Any:
 def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
     late: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = GymnasiumVectorSource.step
+    real = GymnasiumVector.step
 
     def step(self: Any, action: Any) -> VectorStep:
         result = real(self, action)
         given = [late if each == 3.0 and place else each for place, each in enumerate(result[1])]
         return result._replace(reward=np.array(given, object))
 
-    monkeypatch.setattr(GymnasiumVectorSource, "step", step)
+    monkeypatch.setattr(GymnasiumVector, "step", step)
     batch = same_step(toy("Counter"), seed=1, shard=2, envs=2)
     driver = run(batch, 2, 2)
     assert np.array(driver.reward).tolist() == [[1.0, 1.0], [2.0, 2.0]]
@@ -132,7 +136,7 @@ def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
 def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step(
     late: object, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = GymnasiumVectorSource.step
+    real = GymnasiumVector.step
 
     def step(self: Any, action: Any) -> VectorStep:
         result = real(self, action)
@@ -141,7 +145,7 @@ def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step
             ends[1] = late
         return result._replace(**{name: ends})
 
-    monkeypatch.setattr(GymnasiumVectorSource, "step", step)
+    monkeypatch.setattr(GymnasiumVector, "step", step)
     batch = same_step(toy("Counter"), seed=1, shard=2, envs=2)
     driver = run(batch, 2, 2)
     assert not driver.ended.any()
@@ -482,7 +486,7 @@ def test_envpools_game_that_ends_in_the_step_of_its_time_limit_is_terminated_too
         config = EnvironmentConfig(
             id="Breakout-v5", backend="envpool", atari=BREAKOUT, kwargs={"max_episode_steps": limit}
         )
-        source, found = EnvPoolSource(config, 1), []
+        source, found = EnvPool(config, 1), []
         source.start([1])
         for _ in range(steps):
             step = source.step(right)
@@ -550,7 +554,10 @@ def test_envpool_refuses_what_fastloop_decides_and_names_near_tasks() -> None:
         (replace(pool, kwargs={"num_envs": 4}), "environment.kwargs.num_envs is decided"),
         (replace(pool, kwargs={"wind": 4}), "does not take environment.kwargs"),
         (replace(pool, id="CartPle-v1"), r"a task of EnvPool.*'CartPole-v1'"),
-        (replace(pool, reset_options={"level": 1}), "reset_options can't be passed on"),
+        (
+            replace(pool, reset_options={"level": 1}),
+            "reset_options .* needs environment.backend gymnasium",
+        ),
     ]
     for config, said in refused:
         with pytest.raises(ConfigError, match=said):

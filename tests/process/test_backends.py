@@ -50,14 +50,14 @@ def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
 
 
 @pytest.mark.slow
-def test_gymnasiums_vectorised_cartpole_trains_as_the_scalar_one(workplace: Workplace) -> None:
+def test_cartpole_trains_alike_however_it_is_stepped(workplace: Workplace) -> None:
     found = []
-    for backend in ("gymnasium", "gymnasium_vector"):
+    for backend in ("gymnasium", "gymnasium_vector", "tests.envs.own_backend:InPlace"):
         launched = workplace.launch(f"environment.backend={backend}", config=TASK)
         assert launched.wait(90) == 0, launched.screen
         found.append(digests(launched.run))
     assert sorted(found[0]) == list(range(TICKETS))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_checkpoints_of_what_can_not_be_repeated_are_refused(workplace: Workplace) -> None:

@@ -12,7 +12,7 @@ import gymnasium
 import pytest
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.drawing.rendering import check_screen
+from fast_core.envs.playing.rendering import check_screen
 from fast_core.errors import ConfigError
 from fast_core.policy.file import best_policy_path
 from fast_core.tools import play as playing

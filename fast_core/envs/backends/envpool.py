@@ -15,11 +15,11 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.config import EnvironmentConfig, Values
-from fast_core.envs.backends.source import (
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.backends.backend import (
+    Backend,
     VectorStep,
     refuse_deciding_twice,
-    refuse_wrapping,
     single_frames,
     without_stack,
 )
@@ -46,8 +46,8 @@ _ATARI = {
 }
 
 
-class EnvPoolSource:
-    """`VectorSource` over `envpool.make_gymnasium`, in its synchronous mode.
+class EnvPool(Backend):
+    """`Backend` over `envpool.make_gymnasium`, in its synchronous mode.
 
     Each environment has one random stream, seeded when it is made: what an episode is depends on
     those before it, so none can be repeated alone. EnvPool resets in the step after an episode's
@@ -57,9 +57,7 @@ class EnvPoolSource:
     It starts a thread, the one that steps, unless ``environment.kwargs.num_threads`` says more.
     """
 
-    seeded = False
-    partial = True
-    resets_late = False
+    takes = frozenset({"atari"})
 
     def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
         """Read what the task is like; environments are made by `start`.
@@ -69,12 +67,6 @@ class EnvPoolSource:
         Raises:
             ConfigError: EnvPool is not installed, has no such task, or takes no such arguments.
         """
-        refuse_wrapping(config)
-        if config.reset_options is not None:
-            raise ConfigError(
-                "environment.reset_options can't be passed on: EnvPool's resets take none. Use "
-                "environment.kwargs, or environment.backend: gymnasium"
-            )
         self._envpool = _import()
         self._id, self._envs = config.id, envs
         self._kwargs: dict[str, Any] = {}
@@ -113,7 +105,7 @@ class EnvPoolSource:
             ) from error
 
     def start(self, seeds: Sequence[int]) -> object:
-        """See `VectorSource.start`; makes the environments, each seeded with its first seed."""
+        """See `Backend.start`; makes the environments, each seeded with its first seed."""
         self.close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -134,19 +126,15 @@ class EnvPoolSource:
         return {"render_mode": MODE} | self._kwargs
 
     def drawable(self, place: int) -> Drawable:
-        """See `VectorSource.drawable`."""
+        """See `Backend.drawable`."""
         return Drawable(partial(self._render, place), why_not=self._why_not)
 
     def _render(self, place: int) -> object:
         try_drawing(self._id, self._made_to_draw())
         return self._pool.render([place])[0]
 
-    def set_attributes(self, values: Sequence[Values]) -> None:
-        """See `VectorSource.set_attributes`."""
-        assert not any(values), "the configuration's rules refuse them"
-
     def step(self, action: Array) -> VectorStep:
-        """See `VectorSource.step`."""
+        """See `Backend.step`."""
         obs, reward, terminated, truncated, info = self._pool.step(action)
         goes_on = self._games_ends(terminated, truncated, info)
         if (info["env_id"] == self._everywhere).all():
@@ -182,7 +170,7 @@ class EnvPoolSource:
             self._lives[info["env_id"]] = info["lives"]
 
     def begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> object:
-        """See `VectorSource.begin`."""
+        """See `Backend.begin`."""
         del seeds
         ids = places.astype(np.int32)
         if forced:
@@ -216,7 +204,7 @@ class EnvPoolSource:
         return without_stack(obs, colour_first=self._colour) if self._single else obs
 
     def close(self) -> None:
-        """See `VectorSource.close`; EnvPool ends its threads with the last reference."""
+        """See `Backend.close`; EnvPool ends its threads with the last reference."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()

@@ -13,14 +13,16 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode, VectorEnv
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
-from fast_core.envs.backends.source import (
+from fast_core.envs.backends.backend import (
+    KEYS,
+    Backend,
     VectorStep,
     refuse_deciding_twice,
-    refuse_wrapping,
     single_frames,
     without_stack,
 )
@@ -32,6 +34,7 @@ from fast_core.envs.making import explaining, layers, registered
 from fast_core.errors import ConfigError
 
 Seeds = Sequence[int]
+_VECTOR_ONLY = ("autoreset_mode", "num_threads")
 _SCALAR = "Use environment.backend: gymnasium."
 _LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit
 # In this order: with Disabled every episode has its own seed, and NextStep spends a step on each.
@@ -44,8 +47,8 @@ _RESETTABLE = {
 }
 
 
-class GymnasiumVectorSource:
-    """`VectorSource` over `gymnasium.make_vec` with the environment's own vectorised form.
+class GymnasiumVector(Backend):
+    """`Backend` over `gymnasium.make_vec` with the environment's own vectorised form.
 
     Gymnasium has three ways to reset. With *Disabled* we do, with a mask and a seed for each
     episode. With *SameStep* the environment does, within the step that ends an episode. With
@@ -56,6 +59,8 @@ class GymnasiumVectorSource:
     names one.
     """
 
+    takes = frozenset(KEYS)
+
     def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
         """Make them, so that they draw themselves if ``draws`` says so and they can.
 
@@ -63,7 +68,6 @@ class GymnasiumVectorSource:
             ConfigError: It has no vectorised form, or one that doesn't say how it resets.
             Exception: Whatever its constructor raises.
         """
-        refuse_wrapping(config)
         spec = registered(config)
         self._envs, self._options = envs, config.reset_options
         make = partial(_make, spec, envs)
@@ -94,8 +98,14 @@ class GymnasiumVectorSource:
         self._form: Callable[[Seeds], Any] | None = None
         self._obs: Any = None
 
+    @classmethod
+    def alone(cls, config: EnvironmentConfig) -> EnvironmentConfig:
+        """See `Backend.alone`; it must be registered too."""
+        kwargs = {name: each for name, each in config.kwargs.items() if name not in _VECTOR_ONLY}
+        return replace(config, backend="gymnasium", kwargs=kwargs)
+
     def start(self, seeds: Seeds) -> object:
-        """See `VectorSource.start`."""
+        """See `Backend.start`."""
         self._ended = np.zeros(self._envs, np.bool_)
         if self._form is None:
             self._obs = self._first_start(seeds)
@@ -134,13 +144,12 @@ class GymnasiumVectorSource:
             )
 
     def set_attributes(self, values: Sequence[Values]) -> None:
-        """See `VectorSource.set_attributes`."""
+        """See `Backend.set_attributes`."""
         for name in {name: None for each in values for name in each}:
-            given = [copy.deepcopy(each[name]) for each in values]
-            cast("Any", self._env).set_attr(name, given)
+            cast("Any", self._env).set_attr(name, [each[name] for each in values])
 
     def step(self, action: Array) -> VectorStep:
-        """See `VectorSource.step`."""
+        """See `Backend.step`."""
         obs, reward, terminated, truncated, info = self._env.step(action)
         self._obs, self._drawn = obs, None
         if self.resets_late:
@@ -163,7 +172,7 @@ class GymnasiumVectorSource:
         )
 
     def begin(self, places: NDArray[np.int64], seeds: Seeds, *, forced: bool) -> object:
-        """See `VectorSource.begin`."""
+        """See `Backend.begin`."""
         del forced
         self._drawn = None
         mask = np.zeros(self._envs, np.bool_)
@@ -193,7 +202,7 @@ class GymnasiumVectorSource:
         return without_stack(obs) if self._single else obs
 
     def drawable(self, place: int) -> Drawable:
-        """See `VectorSource.drawable`."""
+        """See `Backend.drawable`."""
         parts: list[object] = [self._env]
         while hasattr(parts[-1], "env"):
             parts.append(cast("Any", parts[-1]).env)
@@ -209,7 +218,7 @@ class GymnasiumVectorSource:
         return None if self._drawn is None else self._drawn[place]
 
     def close(self) -> None:
-        """See `VectorSource.close`."""
+        """See `Backend.close`."""
         self._env.close()
 
 

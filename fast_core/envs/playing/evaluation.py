@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.evaluated import evaluated
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Maker, make_env
 from fast_core.envs.playing.episodes import EpisodeRunner
+from fast_core.envs.playing.evaluated import evaluated
 from fast_core.envs.playing.runner import Recorder, Runner
 from fast_core.errors import ConfigError
 from fast_core.seeding import Role
@@ -37,7 +37,7 @@ def make_runner(
         EnvironmentFailed: A constructor raised.
     """
     config = evaluated(config)
-    if config.backend == "gymnasium":
+    if config.one_by_one:
         return EpisodeRunner(
             config,
             episodes=episodes,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -10,9 +11,7 @@ import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.backends.envpool import EnvPoolSource
-from fast_core.envs.backends.gymnasium_vector import GymnasiumVectorSource
-from fast_core.envs.backends.source import VectorSource, VectorStep
+from fast_core.envs.backends import VectorStep, make_backend
 from fast_core.envs.batched import BatchWriter
 from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.masks import valid_action
@@ -34,14 +33,9 @@ from fast_core.seeding import (
 )
 from fast_core.spec import Column
 
-_SOURCES: dict[str, Callable[..., VectorSource]] = {
-    "gymnasium_vector": GymnasiumVectorSource,
-    "envpool": EnvPoolSource,
-}
-
 
 class VectorBatch(EnvBatch):
-    """`EnvBatch` over a `VectorSource`.
+    """`EnvBatch` over a `Backend`.
 
     Where a source can't seed single episodes, their numbers are still counted, and a restored
     batch begins with episodes that were not played yet.
@@ -83,9 +77,8 @@ class VectorBatch(EnvBatch):
         place = Place(number, shard, first_env, place_seed)
         place.tell()
         with self._blamed("while they were made"), children_seeded(seed, *key):
-            self._source = source = _SOURCES[config.backend](
-                place.fill(config), envs, draws=any(index in draws for index in indices)
-            )
+            drawn = any(index in draws for index in indices)
+            self._source = source = make_backend(place.fill(config), envs, draws=drawn)
         self._closed = False
         super().__init__(
             config,
@@ -133,9 +126,7 @@ class VectorBatch(EnvBatch):
 
     def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> bool:
         with self._blamed("in a step"):
-            result = self._source.step(action.copy())
-            self._writer.write(result.obs, self._obs.array)
-            self._store(result, terminated, truncated, action)
+            result = self._step_source(action, terminated, truncated)
             if self.extra:
                 self._read_columns(result, terminated | truncated)
             ended = bool(np.count_nonzero(terminated) or np.count_nonzero(truncated))
@@ -148,6 +139,25 @@ class VectorBatch(EnvBatch):
         if self._late:
             self._begin_late()
         return ended
+
+    def _step_source(self, action: Array, terminated: Flags, truncated: Flags) -> VectorStep:
+        """Let the backend step, and take what it gives where it does not write it itself."""
+        source, obs, reward = self._source, self._obs.array, self._reward
+        if source.in_place:
+            info = source.step_into(
+                action.copy(), obs=obs, reward=reward, terminated=terminated, truncated=truncated
+            )
+            self._infos = info
+            return VectorStep(obs, reward, terminated, truncated, info=info)
+        result = source.step(action.copy())
+        if not isinstance(result, VectorStep):
+            raise TypeError(
+                "step(action) must return a fast_core.envs.backends.VectorStep; got a "
+                f"{type(result).__name__}"
+            )
+        self._writer.write(result.obs, obs)
+        self._store(result, terminated, truncated, action)
+        return result
 
     def _store(
         self, result: VectorStep, terminated: Flags, truncated: Flags, action: Array
@@ -204,7 +214,7 @@ class VectorBatch(EnvBatch):
     def _start_all(self, seeds: Sequence[int]) -> None:
         """Begin anew in all environments."""
         with self._blamed("in reset"):
-            self._source.set_attributes(self._began_with)
+            self._set_attributes()
             self._writer.write(self._source.start(seeds), self._obs.array)
         self._check_choices(None)
 
@@ -219,13 +229,18 @@ class VectorBatch(EnvBatch):
         self._check_choices(None)
 
     def _reset_some(self, seeds: Mapping[int, int], *, forced: bool) -> None:
-        """Reset the environments that have a seed here, see `VectorSource.begin`."""
+        """Reset the environments that have a seed here, see `Backend.begin`."""
         if seeds:
             places = np.array(list(seeds))
             with self._blamed("in reset"):
-                self._source.set_attributes(self._began_with)
+                self._set_attributes()
                 obs = self._source.begin(places, list(seeds.values()), forced=forced)
                 self._writer.write(obs, self._obs.array, places)
+
+    def _set_attributes(self) -> None:
+        """Give each environment attributes of its own, those that its episode began with."""
+        if self._attributes:
+            self._source.set_attributes([copy.deepcopy(each) for each in self._began_with])
 
     def _take_first(self, places: list[int]) -> None:
         """Let the episodes begin that the source began by itself, or will in the next step."""

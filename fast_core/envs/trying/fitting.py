@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.drawing.rendering import drawing, explained
 from fast_core.envs.drawing.video_file import as_frame, import_encoder
-from fast_core.envs.evaluated import evaluated
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
+from fast_core.envs.playing.evaluated import evaluated
+from fast_core.envs.playing.rendering import drawing, explained
 from fast_core.envs.stepping.batch import Before
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed

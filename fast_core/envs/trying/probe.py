@@ -67,7 +67,7 @@ def probe(
     """
     check_gymnasium()
     try:
-        if config.backend != "gymnasium":
+        if not config.one_by_one:
             # here, because it imports what only these backends need
             from fast_core.envs.trying.vector_probe import probe_batch
 

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.evaluated import evaluated
 from fast_core.envs.making import check_attributes, describe_env, make_env
 from fast_core.envs.masks import random_action
+from fast_core.envs.playing.evaluated import evaluated
 from fast_core.envs.stepping.batch import Before
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying.short_look import ShortLook
@@ -40,8 +40,8 @@ def probe_batch(
         look = ShortLook(batch.spec)
         digest = _play(batch, seed, before, look)
         spec = msgspec.structs.replace(batch.spec, cast=batch.cast, blurred=look.blurred())
-        if config.backend == "gymnasium_vector":
-            _check_evaluated(config, spec, before)
+        if (alone := evaluated(config)).one_by_one:
+            _check_evaluated(config, alone, spec, before)
         # only a reset shows whether each episode can be seeded
         state = batch.state() if batch.seeded else None
     repeatable = state is not None and _repeats(config, seed, number, before, digest, state)
@@ -110,10 +110,12 @@ def _play(batch: VectorBatch, seed: int, before: Before, look: ShortLook | None 
     return digest.digest()
 
 
-def _check_evaluated(config: EnvironmentConfig, spec: EnvironmentSpec, before: Before) -> None:
+def _check_evaluated(
+    config: EnvironmentConfig, alone: EnvironmentConfig, spec: EnvironmentSpec, before: Before
+) -> None:
     """Evaluations play in scalar environments, which must have the same spaces."""
     before("make")
-    env = make_env(evaluated(config))
+    env = make_env(alone)
     try:
         check_attributes(env, config)
         scalar = describe_env(env, config)
@@ -122,7 +124,7 @@ def _check_evaluated(config: EnvironmentConfig, spec: EnvironmentSpec, before: B
         env.close()
     if (scalar.observation, scalar.action) != (spec.observation, spec.action):
         raise ConfigError(
-            f"the vectorised form of {config.id!r} (environment.backend gymnasium_vector) has "
+            f"the vectorised form of {config.id!r} (environment.backend {config.backend}) has "
             f"other spaces than its scalar form, in which policies are evaluated: observations "
             f"{spec.observation!r} and actions {spec.action!r}, against {scalar.observation!r} "
             f"and {scalar.action!r}. Use environment.backend: gymnasium"

@@ -56,7 +56,7 @@ def measure_main(name: str, link: socket.socket) -> int:
     config = context.plan.config
     envs, group = config.rollout.envs_per_shard, context.memory.request(0, 0).rows
     obs, group_us, group_cpu_us = _step(context.plan, group)
-    if config.environment.backend == "gymnasium":  # one after the other, whatever their number
+    if config.environment.one_by_one:  # one after the other, whatever their number
         shard_us, shard_cpu_us = group_us * envs / group, group_cpu_us * envs / group
     else:
         _, shard_us, shard_cpu_us = _step(context.plan, envs)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from fast_core.algorithm import Policy
-from fast_core.envs.drawing.rendering import drawing
 from fast_core.envs.drawing.video_file import DEFAULT_FPS, Frame, VideoFile, as_frame
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.rendering import drawing
 from fast_core.envs.playing.runner import Runner
 from fast_core.errors import FastLoopError
 from fast_core.events import Evaluate

@@ -15,7 +15,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.drawable import Drawable, NotYet, Present
 from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
 from fast_core.envs.drawing.random_states import RandomStates
-from fast_core.envs.drawing.rendering import mujoco_advice
+from fast_core.envs.playing.rendering import mujoco_advice
 from fast_core.memory import StatsColumn, Trace, WeightBoard
 from fast_core.nodes.node import NodeContext
 from fast_core.nodes.show.drawer import Drawer, Outcome

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.backends.envpool import EnvPoolSource
+from fast_core.envs.backends.envpool import EnvPool
 from fast_core.envs.drawing import envpool_drawing
 from fast_core.envs.drawing.drawable import NotYet
 from fast_core.envs.drawing.envpool_drawing import try_drawing
@@ -83,7 +83,7 @@ def test_child_that_hangs_does_not_outlive_who_draws(
 
 def test_envpool_that_can_not_draw_trains_as_ever() -> None:
     pytest.importorskip("envpool")
-    source: Any = EnvPoolSource(EnvironmentConfig(id="CartPole-v1"), 2, draws=True)
+    source: Any = EnvPool(EnvironmentConfig(id="CartPole-v1"), 2, draws=True)
     envpool, made = source._envpool, []
 
     def make(task: str, **arguments: Any) -> Any:

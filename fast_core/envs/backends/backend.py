@@ -1,11 +1,13 @@
-"""What steps many environments with one call, whichever library it is from."""
+"""What a library that steps many environments with one call must do, and may say of itself."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
@@ -13,6 +15,8 @@ from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.drawing.drawable import Drawable
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
+
+KEYS = ("attributes", "atari", "reset_options")
 
 
 class VectorStep(NamedTuple):
@@ -46,65 +50,120 @@ class VectorStep(NamedTuple):
     began: NDArray[np.bool_] | None = None
 
 
-class VectorSource(Protocol):
-    """``B`` environments that one call steps; it owns what it returns until the next call.
+class Backend(ABC):
+    """``B`` environments that one call steps; derive what ``environment.backend`` names from it.
+
+    What it returns it owns until the next call, and the caller's arrays it does not keep. What it
+    can is said by attributes of the class; `__init__` may set the first three, where that depends
+    on the environment.
 
     Attributes:
-        spec: Their spaces and time limit.
-        seeded: Whether every episode is seeded, so that it can be repeated alone.
-        partial: Whether one environment can be reset at any time. Where it can't, the library
-            resets each at its episode's end, and there alone.
+        spec: Spaces and time limit of each, as `fast_core.envs.description.describe` makes it; to
+            be set by `__init__`.
+        seeded: Whether every episode follows from its seed and the actions taken, so that it can be
+            repeated alone. Without, a run can't be resumed exactly.
+        partial: Whether one environment can be reset at any time, by `begin`. Where it can't, the
+            library resets each at its episode's end, and there alone: no time limit, bad value or
+            missing reward can cut an episode.
         resets_late: Whether it does so in the step after that, whose action it ignores.
+        in_place: Whether `step_into` steps them, which writes where it is told to and is spared
+            the copies and checks of `step`. Only with ``partial``.
+        takes: Which keys below ``environment`` it heeds besides ``id`` and ``kwargs``, of `KEYS`;
+            others are refused where they are set.
     """
 
     spec: EnvironmentSpec
-    seeded: bool
-    partial: bool
-    resets_late: bool
+    seeded: bool = False
+    partial: bool = True
+    resets_late: bool = False
+    in_place: ClassVar[bool] = False
+    takes: ClassVar[frozenset[str]] = frozenset()
 
+    @abstractmethod
+    def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
+        """Make ``envs`` environments, or get ready for `start` to.
+
+        Args:
+            config: Which: ``config.id`` with ``config.kwargs``.
+            envs: Their number, ``B``.
+            draws: Whether they are to be able to draw themselves, see `drawable`.
+
+        Raises:
+            ConfigError: They can't be made so.
+            Exception: Whatever a constructor raises.
+        """
+
+    @classmethod
+    def alone(cls, config: EnvironmentConfig) -> EnvironmentConfig | None:
+        """The same environment as `gymnasium.make` makes it, by itself, if there is one.
+
+        Policies are evaluated and drawn in it then, and otherwise in a batch of ``config``.
+        """
+        del config
+        return None
+
+    @abstractmethod
     def start(self, seeds: Sequence[int]) -> object:
         """Begin anew in every environment; returns their observations in batched form.
 
-        ``seeds`` are those of the episodes that begin; a source that can't seed each uses them
+        ``seeds`` are those of the episodes that begin; a backend that can't seed each uses them
         for whatever it can.
         """
-        ...
 
     def step(self, action: Array) -> VectorStep:
         """Step every environment with ``action`` ``[B, ...]``, as their space has it."""
-        ...
+        raise NotImplementedError
+
+    def step_into(
+        self,
+        action: Array,
+        *,
+        obs: Array,
+        reward: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Mapping[str, object]:
+        """The same, if ``in_place``: write the true successors and all the rest ``[B]``.
+
+        ``obs`` is ``[B, ...]`` as ``spec.row`` has it, with a field for each part where the space
+        is composite.
+
+        Returns:
+            The info in batched form, see `info_at`.
+        """
+        raise NotImplementedError
 
     def begin(self, places: NDArray[np.int64], seeds: Sequence[int], *, forced: bool) -> object:
         """Begin the next episode of some environments, only if ``partial``.
 
         Args:
             places: Which, in rising order.
-            seeds: Of these episodes; what a source without seeds ignores.
+            seeds: Of these episodes; what a backend without seeds ignores.
             forced: Whether the environment itself does not know that its episode ended.
 
         Returns:
             The first observations of these alone, in batched form.
         """
-        ...
+        raise NotImplementedError
 
     def set_attributes(self, values: Sequence[Values]) -> None:
-        """Set attributes of each environment, those of its open episode; before a reset."""
-        ...
+        """Set ``environment.attributes`` of each before a reset: its own, of its open episode."""
+        assert not any(values), "who does not take attributes has none"
 
     def drawable(self, place: int) -> Drawable:
         """What draws the environment at ``place``, if they were made to draw.
 
         What closes it is the caller's.
         """
-        ...
+        del place
+        return Drawable(lambda: None, why_not=f"{type(self).__name__} does not draw")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027, many have nothing to close
         """Close all environments."""
-        ...
 
 
-def refuse_wrapping(config: EnvironmentConfig) -> None:
-    """Refuse keys that change single environments, which a vectorised form does not let us.
+def refuse_untaken(config: EnvironmentConfig, kind: type[Backend]) -> None:
+    """Refuse keys that a backend does not heed; those of single environments none can.
 
     Raises:
         ConfigError: One is set.
@@ -116,11 +175,14 @@ def refuse_wrapping(config: EnvironmentConfig) -> None:
         given["frame_skip"] = config.frame_skip
     if config.action_mask is not None and config.action_mask.startswith("info."):
         given["action_mask"] = config.action_mask
+    for key in KEYS:
+        if (value := getattr(config, key)) and key not in kind.takes:
+            given[key] = to_builtins(value)
     for key, value in given.items():
         raise ConfigError(
             f"environment.{key} {value!r} needs environment.backend gymnasium; got "
-            f"{config.backend!r}, whose environments are stepped by the library. Leave it out, or "
-            "use an argument of the environment's own in environment.kwargs."
+            f"{config.backend!r}, which steps many environments with one call and takes none. "
+            "Leave it out, or use an argument of the environment's own in environment.kwargs."
         )
 
 

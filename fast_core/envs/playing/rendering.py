@@ -19,9 +19,9 @@ from fast_core.envs.drawing.made_to_draw import (
     has_screen,
     let_draw_without_screen,
 )
-from fast_core.envs.evaluated import evaluated
 from fast_core.envs.making import make_env, registered
 from fast_core.envs.place import ALONE, Place
+from fast_core.envs.playing.evaluated import evaluated
 from fast_core.errors import ConfigError, EnvironmentFailed
 
 Mode = Literal["human", "rgb_array", "ansi"]
@@ -36,12 +36,12 @@ def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> Envi
     Raises:
         ConfigError: It can't be made, or has no such mode, or there is no screen.
     """
-    if config.backend == "envpool":
+    backend, config = config.backend, evaluated(config)
+    if not config.one_by_one:
         raise ConfigError(
-            f"environment {config.id!r} of EnvPool can't be drawn here; its environments are not "
-            "quite Gymnasium's of that name. Watch it while it trains: --dashboard."
+            f"environment {config.id!r} can't be drawn here: environment.backend {backend!r} has "
+            "none that is made alone. Watch it while it trains: --dashboard."
         )
-    config = evaluated(config)
     if mode == "rgb_array":
         let_draw_without_screen()
     modes = render_modes(config, place)
@@ -62,9 +62,10 @@ def watch_mode(config: EnvironmentConfig) -> Mode:
 
     Text too where there is no screen, and where the environment's metadata prefer it.
     """
-    if config.backend == "envpool":
+    config = evaluated(config)
+    if not config.one_by_one:
         return "human"
-    env = make_env(evaluated(config), ALONE)
+    env = make_env(config, ALONE)
     try:
         modes, preferred = set(env.metadata.get("render_modes") or ()), env.metadata.get(PREFERRED)
     finally:
