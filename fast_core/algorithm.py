@@ -244,7 +244,10 @@ class ReplayBatch:
         env_steps: Environment steps stored so far.
         progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
         extra: ``[N, ...]`` by name, what `Blueprint.columns` declares, of the window's first step
-            or summed like the reward, as the column's ``fold`` says.
+            or summed like the reward, as the column's ``fold`` says. Of a column that the learner
+            writes what it said of the window's first step last, zeros if nothing.
+        written: ``[N]`` int64, the version of the learner that said it, -1 where nothing was said;
+            None without such columns.
     """
 
     obs: Array
@@ -256,6 +259,7 @@ class ReplayBatch:
     env_steps: int
     progress: float
     extra: Mapping[str, Array] = field(default_factory=dict)
+    written: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -270,12 +274,15 @@ class UpdateReport:
             chooses its off-policy degree sees when rows become too old.
         priority: ``[N]`` float32, absolute errors of the rows of a `ReplayBatch`, from which the
             replay computes their new priorities; None where it should not.
+        extra: ``[N, ...]`` by name, all columns that the learner writes of the rows of a
+            `ReplayBatch`, or none of them to leave what is there.
     """
 
     updates: int
     skipped: int
     metrics: dict[str, float] = field(default_factory=dict)
     priority: Array | None = None
+    extra: Mapping[str, Array] = field(default_factory=dict)
 
 
 class ReplaySpec(NamedTuple):
@@ -530,7 +537,10 @@ class Blueprint:
         return FieldSpec("action", action.shape, "int64")
 
     def columns(self, environment: EnvironmentSpec) -> tuple[Column, ...]:
-        """What is kept of every step beside the usual; the learner finds it in ``extra``."""
+        """What is kept of every step beside the usual; the learner finds it in ``extra``.
+
+        Each is written by the environment, by policies or by the learner (`Column.writer`).
+        """
         return ()
 
     def noise(self, environment: EnvironmentSpec) -> NoiseSpec:

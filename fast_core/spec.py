@@ -71,7 +71,9 @@ class Column(FieldSpec, frozen=True, kw_only=True):
 
     Attributes:
         writer: ``"environment"``: the info of each step has it, by this name. ``"policy"``: it is
-            answered with each action, in `ActionOutput.extra`.
+            answered with each action, in `ActionOutput.extra`. ``"learner"``: it is said of the
+            rows of a batch that was drawn, in `UpdateReport.extra`, and there when they are drawn
+            again; only from replay.
         fold: What a window of several steps has of it: ``"first"``, that of its first step, or
             ``"sum"``, the discounted sum, as of rewards.
         logged: Whether the logs of a replay keep it, beside rollouts.

@@ -29,6 +29,7 @@ from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
 from fast_core.memory.segment import Segment, segment_name
 from fast_core.memory.shared import ACTOR, ANYONE, EXECUTOR, STAGES, Shared, Structure
+from fast_core.memory.side_columns import SideColumns
 from fast_core.memory.stats import STATS_WORDS, StatsColumn, StatsRow, Trace
 from fast_core.memory.weights import EvaluationSlot, WeightBoard
 
@@ -60,6 +61,7 @@ __all__ = [
     "RolloutStore",
     "Segment",
     "Shared",
+    "SideColumns",
     "StatsColumn",
     "StatsRow",
     "Structure",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Self, cast
 
@@ -73,10 +73,11 @@ class ReplayArrays:
         extra = {name: values for name, values in columns.items() if name not in usual}
         return cls(**{name: columns[name] for name in usual}, extra=extra)
 
-    def in_order(self) -> tuple[Array, ...]:
-        """All arrays, as the native core takes them."""
+    def in_order(self, further: Iterable[str] | None = None) -> tuple[Array, ...]:
+        """All arrays, as the native core takes them; ``further`` columns of the logs, None: all."""
         leading = (self.obs, self.next_obs, self.discount, self.weight, self.log, self.row)
-        return (*leading, self.action, self.reward, *self.extra.values())
+        named = self.extra if further is None else further
+        return (*leading, self.action, self.reward, *(self.extra[name] for name in named))
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class ReplayReader:
             raise SegmentError("the replay logs of one run must have the same columns")
         self.fields = logs[0].fields
         self.frames = frames
+        self._further = [each.name for each in self.fields[3:]]
         self._logs = tuple(logs)
         natives = tuple(log.native for log in logs)
         summed = sum(1 << at for at, each in enumerate(self.fields) if each.fold == "sum")
@@ -171,7 +173,7 @@ class ReplayReader:
             SegmentError: An array has the wrong size, the tree is not one of these logs, or the
                 writers overtook every one of a thousand tries.
         """
-        return self._native.draw(to.in_order(), len(to.row), priorities, beta)
+        return self._native.draw(to.in_order(self._further), len(to.row), priorities, beta)
 
     def looked_at(self, target: NDArray[np.uint64]) -> bool:
         """Writes into ``target`` how many rows of each log the last draw looked at.

@@ -13,7 +13,7 @@ from fast_core.spec import Column, FieldSpec, as_dtype, written_by
 
 Fields = tuple[FieldSpec, ...]
 
-WRITERS = ("environment", "policy")
+WRITERS = ("environment", "policy", "learner")
 
 
 def rollout_fields(plan: RunPlan) -> tuple[Column, ...]:
@@ -21,7 +21,8 @@ def rollout_fields(plan: RunPlan) -> tuple[Column, ...]:
 
     Those that the algorithm declares come last.
     """
-    return (*_usual(plan), *plan.blueprint.columns(plan.environment))
+    declared = plan.blueprint.columns(plan.environment)
+    return (*_usual(plan), *(column for column in declared if column.writer != "learner"))
 
 
 def _usual(plan: RunPlan) -> tuple[Column, ...]:
@@ -52,7 +53,29 @@ def replay_columns(plan: RunPlan) -> tuple[Column, ...]:
 
 def batch_fields(plan: RunPlan) -> Fields:
     """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them."""
-    return batch_columns(replay_columns(plan), plan.environment.frames)
+    drawn, said = batch_columns(replay_columns(plan), plan.environment.frames), later_columns(plan)
+    written = FieldSpec("written", (), "int64", "rollout")
+    return (*drawn, written, *said) if said else drawn
+
+
+def later_columns(plan: RunPlan) -> tuple[Column, ...]:
+    """The columns that the learner writes."""
+    return written_by("learner", plan.blueprint.columns(plan.environment))
+
+
+def result_fields(plan: RunPlan) -> Fields:
+    """What an optimizer answers to a batch: the absolute errors of its rows, and what it says."""
+    return (FieldSpec("priority", (), "float32", "rollout"), *later_columns(plan))
+
+
+def carried_fields(plan: RunPlan) -> Fields:
+    """An answer that a checkpoint holds, and that is not applied yet when the run begins."""
+    return (
+        FieldSpec("log", (), "int32", "rollout"),
+        FieldSpec("row", (), "int64", "rollout"),
+        FieldSpec("error", (), "float32", "rollout"),
+        *later_columns(plan),
+    )
 
 
 def request_fields(plan: RunPlan) -> Fields:
@@ -86,8 +109,9 @@ def check_columns(plan: RunPlan) -> None:
     wrong = "a tuple of fast_core.spec.Column"
     if isinstance(declared, tuple) and all(isinstance(each, Column) for each in declared):
         taken = [each.name for kind in (ShardRollout, ReplayBatch) for each in fields(kind)]
-        taken += ["environment_action", "log", "row", *(each.name for each in declared)]
-        wrong = next(filter(None, (_wrong(each, taken) for each in declared)), "")
+        taken += ["environment_action", "log", "row", "error", "priority", "owner", "version"]
+        taken += [each.name for each in declared]
+        wrong = next(filter(None, (_wrong(plan, each, taken) for each in declared)), "")
     if wrong:
         raise ConfigError(
             f"algorithm.name {plan.config.algorithm.name!r}: columns() must return {wrong}; got "
@@ -95,7 +119,7 @@ def check_columns(plan: RunPlan) -> None:
         )
 
 
-def _wrong(column: Column, taken: Sequence[str]) -> str:
+def _wrong(plan: RunPlan, column: Column, taken: Sequence[str]) -> str:
     """What must be otherwise about a declared column, in words; empty if nothing."""
     try:
         numbers = as_dtype(column.dtype).kind in "fiub"
@@ -110,6 +134,8 @@ def _wrong(column: Column, taken: Sequence[str]) -> str:
         return f"{what} a value for each step: axes, history and logged as they are by default"
     if not numbers:
         return f"{what} the dtype of a number, such as 'float32'"
+    if column.writer == "learner" and (not plan.replays or column.fold != "first"):
+        return f"{what} the writer 'learner' only from replay, and not to be summed"
     if column.fold == "sum" and column.dtype != "float32":
         return f"{what} the dtype 'float32', to be summed"
     return ""

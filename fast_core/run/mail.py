@@ -59,9 +59,15 @@ class Moment(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Whether an answer of the part of the run before has errors; the rows are those."""
+    """What an answer of the part of the run before has; the rows are those.
+
+    Attributes:
+        has_errors: Whether there are absolute errors.
+        version: Of the learner that said something of the rows, -1 if it said nothing.
+    """
 
     has_errors: bool
+    version: int = -1
 
 
 class Learnt(NamedTuple):
@@ -69,9 +75,11 @@ class Learnt(NamedTuple):
 
     Attributes:
         has_errors: Whether the rows hold its absolute errors.
+        version: Of the learner, where they hold what it says of them; -1 where they don't.
     """
 
     has_errors: bool
+    version: int = -1
 
 
 class Gradient(NamedTuple):

@@ -25,6 +25,7 @@ from fast_core.memory import (
     RolloutStore,
     Segment,
     Shared,
+    SideColumns,
     StatsRow,
     Structure,
     Trace,
@@ -218,6 +219,10 @@ class RunMemory:
     def kept_priorities(self) -> KeptPriorities:
         """Priorities that outlive the replay node."""
         return self.at(KeptPriorities, "priorities")
+
+    def side(self) -> SideColumns:
+        """What the learner has said of rows."""
+        return self.at(SideColumns, "side")
 
     def carried(self, optimizer: int, place: int) -> Mailbox[Carried]:
         """An answer that a checkpoint held; those of the newest step have place 0."""

@@ -34,7 +34,7 @@ def arithmetic(plan: RunPlan, layout: Layout) -> str:
 
 def fitting(plan: RunPlan, layout: Layout) -> str:
     """The capacity of the replay with which the rest would fit, if that is what is too large."""
-    grows = ("replay/", "priorities")
+    grows = ("replay/", "priorities", "side")
     replay = sum(each.nbytes for each in layout.describe() if each.name.startswith(grows))
     if not replay:
         return ""

@@ -25,6 +25,7 @@ from fast_core.memory import (
     ReplayLog,
     Ring,
     RolloutStore,
+    SideColumns,
     Structure,
     Trace,
     WeightBoard,
@@ -33,9 +34,12 @@ from fast_core.memory import (
 from fast_core.run.columns import (
     Fields,
     batch_fields,
+    carried_fields,
+    later_columns,
     replay_columns,
     reply_fields,
     request_fields,
+    result_fields,
     rollout_fields,
 )
 from fast_core.run.mail import (
@@ -138,13 +142,17 @@ def of_shards(plan: RunPlan) -> Iterator[Structure]:
 def of_replay(plan: RunPlan) -> Iterator[Structure]:
     """What the replay node and the optimizers exchange, and what its successor goes on from."""
     batch = Drawn, batch_fields(plan), rows_per_batch(plan)
-    result = Learnt, RESULT_FIELDS, rows_per_batch(plan)
+    result = Learnt, result_fields(plan), rows_per_batch(plan)
     for rank, name in enumerate(plan.names.optimizers):
         for slot in range(plan.config.replay.slots):
             left = "the old number, so the batch was not drawn; a successor draws it"
             yield Structure(f"batches/{rank}.{slot}", Mailbox, batch, REPLAY, left)
             left = "the old number, so the batch is still the optimizer's; the run ends"
             yield Structure(f"results/{rank}.{slot}", Mailbox, result, name, left)
+    if said := later_columns(plan):
+        shape = said, plan.config.envs, rows_per_log(plan)
+        left = "some of what was said of a batch, which its successor writes once more"
+        yield Structure("side", SideColumns, shape, REPLAY, left)
     if plan.keeps_replay:
         yield from _of_successor(plan)
 
@@ -155,12 +163,13 @@ def _of_successor(plan: RunPlan) -> Iterator[Structure]:
     left = "the last moment, to which its successor goes back"
     for box in range(MOMENTS):
         yield Structure(f"moments/{box}", Mailbox, moment, REPLAY, left)
-    if not plan.config.replay.prioritized:
+    if plan.config.replay.prioritized:
+        leaves = (rows_per_log(plan) * plan.config.envs,)
+        left = "some changes since the last moment, which its successor makes once more"
+        yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
+    elif not later_columns(plan):
         return
-    leaves = (rows_per_log(plan) * plan.config.envs,)
-    left = "some changes since the last moment, which its successor makes once more"
-    yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
-    answer = Carried, CARRIED_FIELDS, rows_per_batch(plan)
+    answer = Carried, carried_fields(plan), rows_per_batch(plan)
     for rank in range(plan.optimizers):
         for place in range(plan.config.replay.slots - 1):
             left = "whole: written before the run begins"
@@ -280,14 +289,6 @@ def rows_in_reserve(plan: RunPlan) -> int:
 
 # --- rows of mailboxes ---------------------------------------------------------------------------
 
-# What an optimizer answers to a batch: the absolute errors of its rows.
-RESULT_FIELDS = (FieldSpec("priority", (), "float32", "rollout"),)
-# An answer that a checkpoint holds, and that is not applied yet when the run begins.
-CARRIED_FIELDS = (
-    FieldSpec("log", (), "int32", "rollout"),
-    FieldSpec("row", (), "int64", "rollout"),
-    FieldSpec("error", (), "float32", "rollout"),
-)
 MOMENTS = 2  # one is whole while the other is written
 
 

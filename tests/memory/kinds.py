@@ -16,15 +16,17 @@ from fast_core.memory import (
     ReplayLog,
     Ring,
     RolloutStore,
+    SideColumns,
     Trace,
     WeightBoard,
     replay_fields,
 )
-from fast_core.spec import FieldSpec, SpaceSpec
+from fast_core.spec import Column, FieldSpec, SpaceSpec
 
 NBYTES = 100
 MAIL = (FieldSpec("obs", (3,), "float32", "rollout"), FieldSpec("flag", (), "bool", "rollout"))
 COLUMNS = (FieldSpec("obs", (2,), "float32", "T+1"), FieldSpec("action", (), "int64"))
+SAID = (Column("said", (3,), "float32", writer="learner"),)
 LOGGED = replay_fields(SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64"))
 
 
@@ -107,6 +109,15 @@ def rows_of(log: ReplayLog) -> object:
     return found
 
 
+def say(side: SideColumns, number: int) -> None:
+    log, row = np.array([0, 1], np.int32), np.array([number, 10 + number])
+    side.write(log, row, number, {"said": np.full((2, 3), number, np.float32)})
+
+
+def said(side: SideColumns) -> object:
+    return {name: array.tolist() for name, array in side.arrays.items()}
+
+
 CASES = {
     "ring": Case(Ring, (4, 8), push, pop_all),
     "doorbell": Case(Doorbell, (), lambda bell, _: bell.ring(), lambda bell: bell.value()),
@@ -127,4 +138,5 @@ CASES = {
         lambda trace: trace.words.tolist(),
     ),
     "priorities": Case(KeptPriorities, (48,)),
+    "side columns": Case(SideColumns, (SAID, 2, 10), say, said),
 }

@@ -44,7 +44,7 @@ def carry(carrier: Carrier[Any], mirror: Any) -> list[bytes]:
 
 
 def test_every_kind_travels_but_those_that_are_nobody_elses() -> None:
-    assert set(CASES) - set(TRAVEL) == {"doorbell", "priorities"}
+    assert set(CASES) - set(TRAVEL) == {"doorbell", "priorities", "side columns"}
     assert carrier_of(KeptPriorities) is None
 
 

@@ -21,19 +21,33 @@ from fast_core.events import Train
 from fast_core.memory import ReplayLog
 from fast_core.nodes.replay.batch_slots import BatchSlots
 from fast_core.nodes.replay.node import ReplayNode
+from fast_core.spec import Column
 from tests.nodes.stage import Stage, drain, make_config
 
 SHARDS, ENVS, STEPS, BATCH = 2, 2, 4, 8
 TICKET = SHARDS * ENVS * STEPS
 
 
+class SayingConfig(DQNConfig, frozen=True, kw_only=True):
+    """Says two numbers of each row that was drawn."""
+
+    def columns(self, environment: object) -> tuple[Column, ...]:
+        """These."""
+        return (Column("said", (2,), "float32", writer="learner"),)
+
+
 def replay_config(
-    *, replay: dict[str, object] | None = None, optimizers: int = 1, **changes: object
+    *,
+    replay: dict[str, object] | None = None,
+    optimizers: int = 1,
+    says: bool = False,
+    **changes: object,
 ) -> RunConfig:
     """DQN on CartPole with batches of eight; 2 shards of 2 environments and 4 steps."""
     update = changes.pop("update", "allreduce")
+    algorithm = SayingConfig if says else DQNConfig
     config = make_config(
-        algorithm=DQNConfig(hidden_sizes=(4,), batch_size=BATCH),
+        algorithm=algorithm(hidden_sizes=(4,), batch_size=BATCH),
         rollout=RolloutConfig(shards=SHARDS, envs_per_shard=ENVS, steps=STEPS),
         replay=ReplayConfig(**{"capacity": 400, "learning_starts": 8, **(replay or {})}),
         nodes=NodesConfig(optimizer=OptimizerNodeConfig(count=optimizers, update=update)),

@@ -49,7 +49,7 @@ class Given:
         """The oldest."""
         return self.waiting[0] if self.waiting else None
 
-    def finish(self, priority: Any) -> None:
+    def finish(self, priority: Any, extra: Any = None) -> None:
         """Drop it; its arrays may be overwritten from here on."""
         batch = self.waiting.popleft()
         for name in ("obs", "reward", "next_obs"):

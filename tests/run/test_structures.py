@@ -25,6 +25,7 @@ from fast_core.run.mail import Drawn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import SPAN, insights, structures
+from tests.nodes.replay_stage import SayingConfig
 from tests.nodes.stage import make_config, make_run_plan
 from tests.run.test_memory import replay_plan
 
@@ -61,6 +62,7 @@ def keeping_plan(folder: Path) -> RunPlan:
     changes = {
         "supervision": SupervisionConfig(restarts=RestartsConfig(replay=1)),
         "replay": msgspec.structs.replace(plan.config.replay, prioritized=True),
+        "algorithm": SayingConfig(),
     }
     return replace(plan, config=msgspec.structs.replace(plan.config, **changes))
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fast_core.errors import ConfigError
-from fast_core.memory import ReplayLog
+from fast_core.memory import ReplayLog, SideColumns
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.columns import replay_columns
+from fast_core.run.columns import later_columns, replay_columns
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
 
@@ -83,6 +83,8 @@ def _rows(plan: RunPlan) -> Iterator[int]:
 def _row_bytes(plan: RunPlan) -> int:
     """Bytes of a row in a checkpoint, its priority included."""
     row = ReplayLog.row_nbytes(replay_columns(plan))
+    if said := later_columns(plan):
+        row += SideColumns.nbytes(said, 1, 65) - SideColumns.nbytes(said, 1, 1) >> 6
     return row + (TREE_BYTES if plan.config.replay.prioritized else 0)
 
 

@@ -284,7 +284,7 @@ class Owner:
             said = checked_report(self._algorithm.hand_over())
         self._own = Arrived(0, base, gradient, said.metrics)
         self._schedule.done(BEGUN)
-        self._batches.finish(said.priority)
+        self._batches.finish(said.priority, said.extra)
         return True
 
 
@@ -379,14 +379,14 @@ class Worker:
         self._hand_in()
 
     def _hand_in(self) -> None:
-        batch, length, priority = self._batches.next(), 0, None
+        batch, length, said = self._batches.next(), 0, NOTHING_DRAWN
         assert batch is not None, "a batch was there"
         if len(batch.reward):
             self._turn += 1
             found = self._algorithm.gradient(batch, turn=self._turn)
             length = len(found)
             self._gradient["gradient"][0, :length] = found
-            priority = self._algorithm.hand_over().priority
+            said = self._algorithm.hand_over()
         self._gradient.publish(self._number, Gradient(length, self._version))
-        self._batches.finish(priority)
+        self._batches.finish(said.priority, said.extra)
         self._owner.ring()

@@ -101,7 +101,7 @@ class Averaging:
             report = checked_report(self._algorithm.apply(averaged.gradient), steps=1)
         self._offered = False
         self._steps += 1
-        self._batches.finish(report.priority)
+        self._batches.finish(report.priority, report.extra)
         return report
 
     def state(self) -> dict[str, object]:

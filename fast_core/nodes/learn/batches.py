@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from fast_core.algorithm import Array, ReplayBatch, UpdateReport
@@ -20,6 +21,9 @@ class Batches(Protocol):
         """
         ...
 
-    def finish(self, priority: Array | None) -> None:
-        """Give the batch back, with the absolute errors ``[N]`` of its rows if there are any."""
+    def finish(self, priority: Array | None, extra: Mapping[str, Array] = ...) -> None:
+        """Give the batch back, with the absolute errors ``[N]`` of its rows if there are any.
+
+        ``extra`` is what the learner says of them (`UpdateReport.extra`).
+        """
         ...

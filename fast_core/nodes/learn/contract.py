@@ -65,7 +65,9 @@ def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateR
             f"{counts['updates']} updates and {counts['skipped']} skipped"
         )
     metrics = {str(name): _number(name, value) for name, value in report.metrics.items()}
-    return UpdateReport(counts["updates"], counts["skipped"], metrics, report.priority)
+    return UpdateReport(
+        counts["updates"], counts["skipped"], metrics, report.priority, report.extra
+    )
 
 
 def _number(name: str, value: object) -> float:

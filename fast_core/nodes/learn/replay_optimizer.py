@@ -136,6 +136,7 @@ class ReplayOptimizerNode(LearningNode):
         """Go one step further; whether anything could be done."""
         stepper, slots = self.stepper, self._slots
         number, pending, started_ns = slots.number, stepper.pending, time.monotonic_ns()
+        slots.version = self._version
         report = stepper.advance()
         if report is None and slots.number == number and stepper.pending == pending:
             self._wait(started_ns)

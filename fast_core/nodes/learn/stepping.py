@@ -85,7 +85,7 @@ class Alone:
             self._batches.finish(None)
             return NOTHING_DRAWN
         report = checked_report(self._algorithm.update(batch), steps=1)
-        self._batches.finish(report.priority)
+        self._batches.finish(report.priority, report.extra)
         return report
 
     def state(self) -> dict[str, object]:

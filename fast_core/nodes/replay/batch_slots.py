@@ -10,8 +10,10 @@ again. So neither waits for the other while there is a free place, and nothing i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +21,13 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array, ReplayBatch
 from fast_core.errors import ConfigError
 from fast_core.memory import Mailbox, ReplayArrays
-from fast_core.run.mail import Drawn, Learnt
+from fast_core.run.mail import Carried, Drawn, Learnt
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import REPLAY
 from fast_core.run.plan import RunPlan
 
 UNSAID_LIMIT = 100  # batches at the beginning
+NOTHING: Mapping[str, Array] = MappingProxyType({})
 
 
 class BatchChain:
@@ -52,6 +55,7 @@ class BatchSlots:
     Attributes:
         announce: Is given the batch after the one that `next` gives, where it is drawn already:
             the learner can begin to copy it to its device.
+        version: Of the learner, whose words of a batch it is noted with.
 
     Concurrency:
         The batch's number, loaded with acquire, pairs with the replay node's release store, so the
@@ -79,6 +83,7 @@ class BatchSlots:
         self._open: ReplayBatch | None = None
         self._announced: ReplayBatch | None = None
         self.announce: Callable[[ReplayBatch], None] | None = None
+        self.version = 0
 
     @property
     def number(self) -> int:
@@ -113,19 +118,21 @@ class BatchSlots:
 
     def _batch(self, slot: int) -> ReplayBatch:
         rows, env_steps = self._batches[slot].words
-        usual, extra = (self._views if rows else self._nothing)[slot]
+        usual, extra, written = (self._views if rows else self._nothing)[slot]
         progress = self._progress(env_steps)
         obs, action, reward, discount, next_obs, weight = usual
         steps = env_steps, progress
-        return ReplayBatch(obs, action, reward, discount, next_obs, weight, *steps, extra)
+        return ReplayBatch(obs, action, reward, discount, next_obs, weight, *steps, extra, written)
 
     def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Log and number of the first row of each window of the open batch."""
         box = self._batches[self._slot]
         return box["log"], box["row"]
 
-    def finish(self, priority: Array | None) -> None:
+    def finish(self, priority: Array | None, extra: Mapping[str, Array] = NOTHING) -> None:
         """Give the batch back, with the absolute errors ``[N]`` of its rows or without.
+
+        ``extra`` is what the learner says of them, as `UpdateReport.extra`.
 
         Raises:
             ConfigError: The errors have another shape, or there are never any although draws go by
@@ -143,11 +150,31 @@ class BatchSlots:
             )
         if priority is not None:
             stored[...] = priority
-        result.publish(self._number, Learnt(priority is not None))
+        if extra:
+            self._store(extra, result)
+        result.publish(self._number, Learnt(priority is not None, self.version if extra else -1))
         self._doorbell.ring()
         self._number += 1
         self._slot = (self._slot + 1) % len(self._batches)
         self._open = None
+
+    def _store(self, extra: Mapping[str, Array], result: Mailbox[Learnt]) -> None:
+        said = {name: result[name] for name in result if name != "priority"}
+        for name, stored in said.items() if extra.keys() == said.keys() else ():
+            given = np.asarray(extra[name])
+            if given.shape != stored.shape or not np.can_cast(given, stored.dtype, "same_kind"):
+                raise ConfigError(
+                    f"update of the algorithm must report `extra[{name!r}]` of shape "
+                    f"{stored.shape} and dtype {stored.dtype}, a row for each of the batch; got "
+                    f"shape {given.shape} of {given.dtype}"
+                )
+            stored[...] = given
+        if extra.keys() != said.keys():
+            raise ConfigError(
+                "update of the algorithm must report in `extra` all columns that the learner "
+                f"writes, as columns() says, or none: {', '.join(said) or 'there are none'}; got "
+                f"{', '.join(extra)}"
+            )
 
     def _check_errors(self, priority: Array | None) -> None:
         # One by one they may be missing: a batch was empty, or its errors not finite.
@@ -168,16 +195,22 @@ class Result:
     Attributes:
         log: ``[N]`` int32, which environment a window is of.
         row: ``[N]`` int64, number of its first row.
-        error: ``[N]`` float32, its absolute error.
+        error: ``[N]`` float32, its absolute error; empty where it has none.
+        version: Of the learner that said something of them, -1 if it said nothing.
+        extra: What it said, ``[N, ...]`` by name.
     """
 
     log: NDArray[np.int32]
     row: NDArray[np.int64]
     error: NDArray[np.float32]
+    version: int = -1
+    extra: Mapping[str, Array] = field(default_factory=dict)
 
-    def copied(self) -> list[Array]:
-        """The three, in private memory."""
-        return [self.log.copy(), self.row.copy(), self.error.copy()]
+    def copied(self) -> list[object]:
+        """All of it, in private memory; the last two only where something was said."""
+        copies: list[object] = [self.log.copy(), self.row.copy(), self.error.copy()]
+        said = {name: values.copy() for name, values in self.extra.items()}
+        return [*copies, self.version, said] if said else copies
 
 
 class FilledSlots:
@@ -240,27 +273,47 @@ class FilledSlots:
         self._filled = filled
 
     def result(self, number: int) -> Result | None:
-        """What was answered to the batch ``number``, views; None if there are no priorities.
+        """What was answered to the batch ``number``, views; None if there is nothing to apply.
 
         It must have been answered, and its place not been filled again.
         """
         slot = (number - 1) % len(self._batches)
         batch, result = self._batches[slot], self._results[slot]
         assert result.number() == number == batch.number(), "of an open batch, or too late"
-        if not (result.words.has_errors and batch.words.rows):
-            return None
-        arrays = self._arrays[slot]
-        return Result(arrays.log, arrays.row, result["priority"])
+        words = result.words
+        return result_of(words, batch, result, "priority") if batch.words.rows else None
 
     def _answered(self, number: int) -> bool:
         # Only this batch or an older one of the same place can bear another number.
         return self._results[(number - 1) % len(self._results)].number() == number
 
 
+def result_of(
+    words: Learnt | Carried, rows: Mapping[str, Array], said: Mapping[str, Array], error: str
+) -> Result | None:
+    """An answer out of mailboxes; None if it says nothing.
+
+    Args:
+        words: Of the answer.
+        rows: Which have ``log`` and ``row``.
+        said: Which have the rest.
+        error: What errors are called there.
+    """
+    if not words.has_errors and words.version < 0:
+        return None
+    errors = said[error] if words.has_errors else said[error][:0]
+    names = [name for name in said if name not in ("log", "row", error)]
+    extra = {name: said[name] for name in names} if words.version >= 0 else NOTHING
+    log, row = (cast("NDArray[Any]", rows[name]) for name in ("log", "row"))
+    return Result(log, row, cast("NDArray[np.float32]", errors), words.version, extra)
+
+
 def batch_views(
     box: Mailbox[Drawn], rows: int | None = None
-) -> tuple[tuple[Array, ...], dict[str, Array]]:
-    """The arrays of a `ReplayBatch` in their order, and its ``extra``; of the first ``rows``."""
+) -> tuple[tuple[Array, ...], dict[str, Array], Array | None]:
+    """The arrays of a `ReplayBatch` in their order, ``extra`` and ``written``; so many rows."""
     names = ("obs", "action", "reward", "discount", "next_obs", "weight")
-    others = [name for name in box if name not in (*names, "log", "row")]
-    return tuple(box[name][:rows] for name in names), {name: box[name][:rows] for name in others}
+    others = [name for name in box if name not in (*names, "log", "row", "written")]
+    extra = {name: box[name][:rows] for name in others}
+    written = box["written"][:rows] if "written" in box else None
+    return tuple(box[name][:rows] for name in names), extra, written

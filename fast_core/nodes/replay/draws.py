@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm import Array
 from fast_core.memory import (
     Mailbox,
     PriorityTree,
     ReplayLog,
     ReplayReader,
+    SideColumns,
     StatsColumn,
     StatsRow,
     beta_at,
 )
-from fast_core.nodes.replay.batch_slots import FilledSlots, Result
+from fast_core.nodes.replay.batch_slots import FilledSlots, Result, result_of
 from fast_core.nodes.replay.moments import GroupState, Moments, Place
+from fast_core.run.columns import later_columns
 from fast_core.run.mail import Carried
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -44,9 +47,14 @@ class Draws:
         reader: ReplayReader,
         tree: PriorityTree | None,
         slots: Sequence[FilledSlots],
+        side: SideColumns | None = None,
     ) -> None:
-        """``slots`` of the group, by rank; ``tree`` is None where draws are uniform."""
+        """``slots`` of the group, by rank; ``tree`` is None where draws are uniform.
+
+        ``side`` has what learners say of rows, if they do.
+        """
         self._reader, self._tree, self._slots = reader, tree, tuple(slots)
+        self._side = side
         self._ahead, self._beta = plan.config.replay.slots, plan.config.replay.beta
         self._progress = plan.config.progress
         self._drawn, self._env_steps = False, 0  # of the last step
@@ -79,6 +87,10 @@ class Draws:
         beta = beta_at(self._beta, self._progress(env_steps))
         draw, tree = self._reader.draw, self._tree
         drawn = all(draw(slots.next, tree, beta) for slots in self._slots)
+        if self._side is not None and drawn:
+            for to in (slots.next for slots in self._slots):
+                written = cast("NDArray[np.int64]", to.extra["written"])
+                self._side.read(to.log, to.row, written, to.extra)
         self._drawn, self._env_steps = drawn, env_steps
         for slots in self._slots:
             slots.fill()
@@ -106,11 +118,13 @@ class Draws:
         return tuple([slots.result(step) for slots in self._slots])
 
     def _apply(self, answers: Answers) -> None:
-        if self._tree is None:
-            return
         for answer in answers:
-            if answer is not None:
+            if answer is None:
+                continue
+            if self._tree is not None and len(answer.error):
                 self._reader.update(self._tree, answer.log, answer.row, answer.error)
+            if self._side is not None and answer.version >= 0:
+                self._side.write(answer.log, answer.row, answer.version, answer.extra)
 
     def newest(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Logs and rows that the first optimizer's newest batch is of."""
@@ -123,7 +137,7 @@ class Draws:
         answers = [*self._carried, *(self._answers(step) for step in steps)]
         return [[None if one is None else one.copied() for one in step] for step in answers]
 
-    def load(self, state: list[list[list[np.ndarray] | None]]) -> None:
+    def load(self, state: list[list[list[Any] | None]]) -> None:
         """Continue from `state`."""
         for step in state:
             self._carried.append(tuple(None if one is None else Result(*one) for one in step))
@@ -142,11 +156,15 @@ class Draws:
         for place, step in enumerate(reversed(self._carried)):
             for answer, mine in zip(step, boxes, strict=True):
                 box = mine[place]
-                if answer is not None:
-                    values = zip(("log", "row", "error"), answer.copied(), strict=True)
-                    for name, value in values:
-                        box[name][...] = value
-                box.publish(1, Carried(answer is not None))
+                if answer is None:
+                    box.publish(1, Carried(False))
+                    continue
+                box["log"][...], box["row"][...] = answer.log, answer.row
+                for name, values in answer.extra.items():
+                    box[name][...] = values
+                if len(answer.error):
+                    box["error"][...] = answer.error
+                box.publish(1, Carried(len(answer.error) > 0, answer.version))
 
     def _fits(self, step: Answers, boxes: CarriedBoxes) -> bool:
         rows = {len(one.row) for one in step if one is not None}
@@ -161,16 +179,15 @@ class Draws:
     def go_on(self, state: GroupState, boxes: CarriedBoxes) -> None:
         """Go on from where another replay node was, and give out what it could not any more."""
         self._applied, self._drawn, self._env_steps = state.applied, state.drawn, state.env_steps
-        for place in reversed(range(state.carried if self._tree is not None else 0)):
+        applies = self._tree is not None or self._side is not None
+        for place in reversed(range(state.carried if applies else 0)):
             answers = [mine[place] for mine in boxes]
-            self._carried.append(tuple([_result(box) for box in answers]))
+            self._carried.append(
+                tuple([result_of(box.words, box, box, "error") for box in answers])
+            )
         for slots in self._slots:
             slots.go_on(state.filled)
         self.publish()
-
-
-def _result(box: Mailbox[Carried]) -> Result | None:
-    return Result(box["log"], box["row"], box["error"]) if box.words.has_errors else None
 
 
 class Replay:
@@ -206,13 +223,16 @@ class Replay:
             self.tree = PriorityTree(self.reader.leaves, replay.alpha, replay.epsilon, seed)
         together = not plan.shares_async
         parts = [slots] if together else [[each] for each in slots]
-        self.groups = [Draws(plan, self.reader, self.tree, part) for part in parts]
+        said = memory is not None and bool(later_columns(plan))
+        self.side = memory.side() if memory is not None and said else None
+        self.groups = [Draws(plan, self.reader, self.tree, part, self.side) for part in parts]
         self.place = Place()
         self._moments: Moments | None = None
         self._carried: list[CarriedBoxes] = [[] for _ in self.groups]
         if memory is not None and plan.keeps_replay:
             self._moments = Moments(memory, self.reader, self.tree)
-            places = range(config.replay.slots - 1 if self.tree is not None else 0)
+            applies = self.tree is not None or self.side is not None
+            places = range(config.replay.slots - 1 if applies else 0)
             boxes = [[memory.carried(k, place) for place in places] for k in range(len(slots))]
             self._carried = [boxes] if together else [[each] for each in boxes]
 
@@ -290,14 +310,21 @@ class Replay:
             "reader": stream,
             "tree": self.tree.state() if rows and self.tree is not None else None,
             "answers": [group.state() for group in self.groups] if rows else [],
+            **({"side": self._said()} if rows and self.side is not None else {}),
         }
+
+    def _said(self) -> dict[str, Array]:
+        assert self.side is not None, "learners write columns"
+        return {name: array.copy() for name, array in self.side.arrays.items()}
 
     def load(self, state: dict[str, object]) -> None:
         """Continue exactly from `state`; the logs must hold their rows by now."""
         if self.tree is not None and isinstance(tree := state["tree"], dict):
             self.tree.load(tree)
+        if self.side is not None and isinstance(said := state.get("side"), dict):
+            self.side.load(said)
         self.reader.load(cast("dict[str, object]", state["reader"]))
-        answers = cast("list[list[list[list[np.ndarray] | None]]]", state["answers"])
+        answers = cast("list[list[list[list[Any] | None]]]", state["answers"])
         if len(answers) == len(self.groups):  # else other optimizers learn now
             for group, steps in zip(self.groups, answers, strict=True):
                 group.load(steps)

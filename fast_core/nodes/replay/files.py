@@ -36,6 +36,11 @@ def tree_file(array: str) -> str:
     return f"replay-{array}.bin"
 
 
+def said_file(array: str) -> str:
+    """Name of the file with one of the arrays of what the learner has said of rows."""
+    return f"replay-side-{array}.bin"
+
+
 def holds_rows(directory: Path) -> bool:
     """Whether a checkpoint holds what was in the replay."""
     return (directory / rows_file(0)).exists()
@@ -83,8 +88,8 @@ class ReplaySave:
     ) -> None:
         """Note the cut; ``logs`` whose rows are kept, none if they are not.
 
-        ``state`` is what `draws.Replay` says; the arrays of its tree are taken out
-        of it, since they are large.
+        ``state`` is what `draws.Replay` says; the arrays of its tree and of what the learner has
+        said are taken out of it, since they are large.
         """
         self.checkpoint = checkpoint
         self._snapshots = [LogSnapshot(log) for log in logs]
@@ -94,6 +99,9 @@ class ReplaySave:
         if isinstance(tree := state.get("tree"), dict):
             for name in TREE:
                 sources[tree_file(name)] = ArrayBytes(tree.pop(name))
+        if isinstance(said := state.get("side"), dict):
+            sources |= {said_file(name): ArrayBytes(array) for name, array in said.items()}
+            state = {**state, "side": list(said)}
         self._unflushed = 0
         with ExitStack() as stack:
             self._left = [
@@ -183,7 +191,17 @@ def restore_state(directory: Path) -> dict[str, object]:
                     tree[name] = np.fromfile(file, np.dtype(dtype))
             except OSError as error:
                 raise CheckpointError(f"can't read the priorities in {path}: {error}") from error
+    if isinstance(names := state.get("side"), list):
+        state["side"] = {name: _bytes_of(directory / said_file(str(name))) for name in names}
     return state
+
+
+def _bytes_of(path: Path) -> NDArray[np.uint8]:
+    try:
+        with open_regular(path) as file:
+            return np.fromfile(file, np.uint8)
+    except OSError as error:
+        raise CheckpointError(f"can't read what the learner said in {path}: {error}") from error
 
 
 def _flush(file: BinaryIO) -> None:

@@ -33,8 +33,8 @@ class ReplayNode(Node):
 
     consumes = frozenset({Train, Save})
     emits = frozenset({Ready, Noted, Saved})
-    reads = frozenset({"replay", "results", "moments", "priorities", "carried"})
-    writes = frozenset({"batches", "replay", "moments", "priorities", "carried"})
+    reads = frozenset({"replay", "results", "moments", "priorities", "carried", "side"})
+    writes = frozenset({"batches", "replay", "moments", "priorities", "carried", "side"})
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory and make what draws."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import CheckpointConfig
-from fast_core.errors import CheckpointError, FastLoopError
+from fast_core.errors import CheckpointError, ConfigError, FastLoopError
 from fast_core.events import Noted, Save, Saved
 from fast_core.memory import StatsColumn
 from fast_core.nodes.replay import node as replay
@@ -210,6 +210,71 @@ def test_draws_do_not_depend_on_when_answers_come(make: Make) -> None:
     assert len({tuple(rows) for rows in drawn[0]}) == 12
 
 
+def take_said(stage: ReplayStage) -> list[tuple[object, ...]]:
+    """All batches there are, each with what was said of its rows; now they are said to be these."""
+    taken = []
+    stage.drain()
+    while (batch := stage.ends[0].next()) is not None:
+        assert batch.written is not None
+        rows = rows_of(stage)
+        taken.append((rows, batch.extra["said"].tolist(), batch.written.tolist()))
+        end = stage.ends[0]
+        end.version += 1
+        said = np.array(rows, np.float32) + end.version / 100
+        end.finish(np.full(BATCH, 0.5, np.float32), {"said": said})
+        stage.drain()
+    return taken
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_what_the_learner_says_of_a_row_is_there_from_the_batch_on_that_is_slots_later(
+    make: Make, slots: int, prioritized: bool
+) -> None:
+    """By a dict of what was said; rows that are overwritten are forgotten."""
+    stage = make(says=True, replay={"prioritized": prioritized, "slots": slots, "capacity": 64})
+    batches: list[tuple[object, ...]] = []
+    for ticket in range(8):
+        stage.collect()
+        stage.grant(ticket, 5)
+        batches += take_said(stage)
+    known: dict[object, tuple[list[float], int]] = {}
+    seen = 0
+    for number, (rows, said, written) in enumerate(batches):
+        for version in range(max(0, number - slots), number - slots + 1):
+            for row in batches[version][0] if version >= 0 else ():  # type: ignore[attr-defined]
+                values = np.array(row, np.float32) + np.float32((version + 1) / 100)
+                known[row] = values.tolist(), version + 1
+        for row, values, version in zip(rows, said, written, strict=True):  # type: ignore[call-overload]
+            expected = known.get(row, ([0.0, 0.0], -1))
+            assert version == expected[1] and values == pytest.approx(expected[0]), (number, row)
+            seen += version >= 0
+    assert seen > 100
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"told": np.zeros((BATCH, 2))}, r"or none: said; got told"),
+        (
+            {"said": np.zeros((BATCH, 3), np.float32)},
+            r"of shape \(8, 2\) and dtype float32.*\(8, 3\)",
+        ),
+        ({"said": np.zeros((BATCH, 2), "U1")}, r"`extra\['said'\]` .*got shape \(8, 2\) of <U1"),
+    ],
+)
+def test_what_does_not_fit_the_learners_columns_is_refused(
+    make: Make, extra: dict[str, np.ndarray], message: str
+) -> None:
+    stage = make(says=True)
+    stage.collect(20)
+    stage.grant(0, 1)
+    stage.drain()
+    assert stage.ends[0].next() is not None
+    with pytest.raises(ConfigError, match=message):
+        stage.ends[0].finish(None, extra)
+
+
 def test_priorities_that_are_no_numbers_are_refused_and_counted(make: Make) -> None:
     stage = make(replay={"prioritized": True})
     stage.collect()
@@ -324,25 +389,31 @@ def test_draws_go_on_while_rows_are_written(make: Make, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("steps", [1, 2, 7])
+@pytest.mark.parametrize("says", [False, True])
 def test_restored_replay_goes_on_as_the_one_that_was_saved(
-    make: Make, tmp_path: Path, prioritized: bool, steps: int
+    make: Make, tmp_path: Path, prioritized: bool, steps: int, says: bool
 ) -> None:
     """Logs, tree, streams, answers not applied yet; with fewer steps than slots and more."""
     replay = {"prioritized": prioritized, "slots": 3, "capacity": 48}
-    stage = make(replay=replay)
+    stage = make(replay=replay, says=says)
+
+    def taken(stage: ReplayStage, error: float) -> list[object]:
+        return [*(take_said(stage) if says else take_all(stage, error))]
+
     for ticket in range(4):  # more rows than there is room for
         stage.collect()
         stage.grant(ticket, steps)
-        take_all(stage, 3.0)
+        taken(stage, 3.0)
     save_to(stage, tmp_path / "saved")
     stage.drain()
-    restored = make(tmp_path / "saved", replay=replay)
+    restored = make(tmp_path / "saved", replay=replay, says=says)
+    restored.ends[0].version = stage.ends[0].version
     for ticket in range(4, 7):
         drawn = []
         for each in (stage, restored):
             each.collect()
             each.grant(ticket, 8)
-            drawn.append(take_all(each, 0.1))
+            drawn.append(taken(each, 0.1))
         assert drawn[0] == drawn[1]
         assert len(drawn[0]) == 8
 

@@ -23,7 +23,7 @@ from fast_core.events import Train
 from fast_core.nodes.replay.batch_slots import BatchSlots
 from fast_core.nodes.replay.node import ReplayNode
 from tests.forms import slow_but
-from tests.nodes.replay_stage import SHARDS, TICKET, ReplayStage, replay_config
+from tests.nodes.replay_stage import SHARDS, TICKET, ReplayStage, SayingConfig, replay_config
 from tests.nodes.stage import Stage
 
 GRANTED = 5
@@ -40,7 +40,9 @@ def read_batch(ends: BatchSlots) -> bytes | None:
     if batch is None:
         return None
     log, row = ends.rows()
-    arrays = (batch.obs, batch.next_obs, batch.reward, batch.weight, log, row)
+    arrays = [batch.obs, batch.next_obs, batch.reward, batch.weight, log, row]
+    if batch.written is not None:
+        arrays += [batch.extra["said"], batch.written]
     sha = hashlib.sha256(str((batch.env_steps, len(batch.reward))).encode())
     for array in arrays:
         sha.update(array.tobytes())
@@ -57,6 +59,7 @@ class Run:
         self.ends = [BatchSlots(plan, memory, k) for k in range(plan.optimizers)]
         self.writer = ReplayStage(self.stage, None, logs, self.ends)  # type: ignore[arg-type]
         self.given: list[bytes] = []
+        self.says = isinstance(config.algorithm, SayingConfig)
 
     def answer(self) -> bool:
         """Finish a batch of each optimizer that has one; whether any had."""
@@ -65,7 +68,10 @@ class Run:
             if (digest := read_batch(ends)) is not None:
                 self.given.append(bytes([rank]) + digest)
                 error = np.frombuffer(digest, np.uint8)[: ends.rows()[0].size]
-                ends.finish(error.astype(np.float32) / 16)
+                error = error.astype(np.float32) / 16
+                ends.version = len(self.given)
+                said = {"said": np.stack([error, error], 1)} if self.says else {}
+                ends.finish(error, said)
                 answered = True
         return answered
 
@@ -158,14 +164,24 @@ def killed(folder: Path, config: RunConfig, points: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("prioritized", "optimizers", "tickets"),
-    slow_but([(True, 1, 12)], [(True, 1, 12), (True, 1, 80), (False, 1, 30), (True, 2, 30)]),
+    ("prioritized", "optimizers", "tickets", "says"),
+    slow_but(
+        [(True, 1, 12, False), (False, 1, 12, True)],
+        [
+            (True, 1, 12, False),
+            (True, 1, 80, False),
+            (False, 1, 30, False),
+            (True, 2, 30, False),
+            (False, 1, 12, True),
+            (True, 2, 80, True),
+        ],
+    ),
 )
 def test_killed_after_any_line_it_draws_what_it_would_have_drawn(
-    tmp_path: Path, prioritized: bool, optimizers: int, tickets: int
+    tmp_path: Path, prioritized: bool, optimizers: int, tickets: int, says: bool
 ) -> None:
     """RB-14, RING-02: each batch whole, once and in order, whatever was half done."""
-    config = kept(replay={"prioritized": prioritized}, optimizers=optimizers)
+    config = kept(replay={"prioritized": prioritized}, optimizers=optimizers, says=says)
     points = [1 + ticket * LINES // tickets for ticket in range(tickets)]
     found = killed(tmp_path / "killed", config, points)
     expected = never_killed(tmp_path / "whole", config, tickets)
