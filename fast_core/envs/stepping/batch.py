@@ -127,7 +127,7 @@ class EnvBatch(ABC):
     # --- what a subclass does ------------------------------------------------------------------
 
     @abstractmethod
-    def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> bool:
+    def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> list[int]:
         """Take a step of every environment.
 
         ``_obs``, which holds older observations, gets the true successors, ``_reward`` the
@@ -135,7 +135,7 @@ class EnvBatch(ABC):
         what the infos have.
 
         Returns:
-            Whether any ended.
+            Places of those that ended, in rising order.
         """
 
     @abstractmethod
@@ -230,8 +230,10 @@ class EnvBatch(ABC):
             self._cut_unrewarded(self._no_reward, terminated, truncated)
         np.add(self._returns, self._reward, out=self._returns)
         reward[...] = self._reward
-        if ended or self._forced:
-            self._next(terminated, truncated, final_obs)
+        if self._forced:
+            ended = np.flatnonzero(terminated | truncated).tolist()
+        if ended:
+            self._next(ended, final_obs)
         if self._obs.masks is not None:
             self._check_masks(action)
         next_obs[...] = self._obs.array
@@ -282,9 +284,8 @@ class EnvBatch(ABC):
         final_obs[self._late] = self._old_obs.array[self._late]
         self.quarantined += self._late
 
-    def _next(self, terminated: Flags, truncated: Flags, final_obs: Array) -> None:
+    def _next(self, places: list[int], final_obs: Array) -> None:
         """Count the episodes that ended, and begin those after them."""
-        places = np.flatnonzero(terminated | truncated).tolist()
         infos = []
         for place in places:
             final_obs[place] = self._obs.array[place]

@@ -94,10 +94,10 @@ class GymnasiumBatch(EnvBatch):
         """See `EnvBatch.position`."""
         return self._first_env + self._open.words[_ENV]
 
-    def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> bool:
+    def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> list[int]:
         terminated.fill(False)
         truncated.fill(False)
-        ended = False
+        ended: list[int] = []
         words = self._open.words
         given, infos = self._given, self._infos
         place = 0
@@ -113,7 +113,8 @@ class GymnasiumBatch(EnvBatch):
                     self._assign(place, obs, action)
                 if terminates is not False or truncates is not False:
                     terminated[place], truncated[place] = ends = as_ends(terminates, truncates)
-                    ended = ended or True in ends
+                    if True in ends:
+                        ended.append(place)
         except EnvironmentFailed:
             raise
         except BaseException as error:  # an environment may raise anything

@@ -124,16 +124,18 @@ class VectorBatch(EnvBatch):
         """Whether every episode is seeded; known after the first reset."""
         return self._source.seeded
 
-    def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> bool:
+    def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> list[int]:
         with self._blamed("in a step"):
             result = self._step_source(action, terminated, truncated)
             if self.extra:
                 self._read_columns(result, terminated | truncated)
-            ended = bool(np.count_nonzero(terminated) or np.count_nonzero(truncated))
+            ended: list[int] = []
+            if np.count_nonzero(terminated) or np.count_nonzero(truncated):
+                ended = np.flatnonzero(terminated | truncated).tolist()
             self._first = None
             if result.final is not None:
                 self._first = self._obs.array.copy()
-                for place in np.flatnonzero(terminated | truncated).tolist():
+                for place in ended:
                     assign(self._obs.unchecked[place], self._writer.pick(result.final, place))
         self._check_choices(action)
         if self._late:
