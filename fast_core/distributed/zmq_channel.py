@@ -25,7 +25,7 @@ import zmq
 from fast_core.distributed.channel import Notify
 from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Event, Late, LogLine, Stop
+from fast_core.events import Command, Envelope, Event, Late, LauncherCommand, LogLine, Stop
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000
@@ -89,8 +89,8 @@ class ZmqHub:
         """What this node calls itself when it connects."""
         return self._peers.get(node, node)
 
-    def send(self, node: str, command: Command) -> None:
-        """Queue a command for one node.
+    def send(self, node: str, command: Command | LauncherCommand) -> None:
+        """Queue a command for one node; the launcher's own are for the steward of its host.
 
         Raises:
             TransportError: The node is not connected, or has stopped reading.

@@ -97,7 +97,7 @@ class InlineMode:
     def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
         """Nothing can begin before there is memory."""
 
-    def hub(self) -> InprocHub:
+    def hub(self, plan: RunPlan, memory: RunMemory) -> InprocHub:
         """Queues in this process."""
         return self._hub
 

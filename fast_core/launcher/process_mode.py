@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +14,9 @@ from fast_core.envs.backends import imported
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.places.exchange import steward_of
+from fast_core.launcher.places.hub import PlacedHub
+from fast_core.launcher.places.mirrors import mirrors
 from fast_core.launcher.prepare import needs_torch, resolve
 from fast_core.launcher.processes.beginning import PROBE, ask_probe
 from fast_core.launcher.processes.start import probe_start
@@ -24,7 +27,7 @@ from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.budget import env_node_count
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.supervisor import NODE_TARGET, TERMINATE_GRACE_S, Supervisor
-from fast_core.launcher.topology import optional_nodes, warm
+from fast_core.launcher.topology import node_classes, optional_nodes, warm
 from fast_core.launcher.verdict import Findings
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import Names, Role
@@ -33,6 +36,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.system import caches, resources, threads
 from fast_core.system.surroundings import check_descriptors
 
+STEWARD_TARGET = "fast_core.launcher.steward:steward_main"
 PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"
 SOCKET_NAME = "scheduler"
 _OWN_DESCRIPTORS = 32  # of the launcher without nodes, generously
@@ -45,6 +49,7 @@ class ProcessMode:
         """Start the fork server; ``stack`` ends every process."""
         self.sources: Sources | None = Sources()
         self._config, self._interrupts = session.config, session.interrupts
+        self._places = session.places
         beats = None
         if session.config.callbacks or session.callbacks:  # user code that runs in this process
             limit_s = session.config.supervision.work_timeout_s
@@ -56,17 +61,24 @@ class ProcessMode:
 
     def look(self) -> Findings:
         """Ask the probe process, and measure; the slow imports of nodes overlap with it."""
-        return look(self._tree, self._config, self._interrupts, runs=True)
+        return look(self._tree, self._config, self._interrupts, runs=True, elsewhere=self._places)
 
     def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
         """Start the processes that are not there yet."""
         for spec in specs:  # optional ones start when the others have their plans
-            if spec.name not in {*self._tree.children, *optional_nodes(plan.config)}:
+            there = {*self._tree.children, *optional_nodes(plan.config), *plan.places}
+            if spec.name not in there:
                 self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec, plan.config))
+        for place in sorted({*plan.places.values()}):
+            self._tree.spawn(steward_of(place), STEWARD_TARGET)
 
-    def hub(self) -> ZmqHub:
+    def hub(self, plan: RunPlan, memory: RunMemory) -> ZmqHub:
         """Listen on a socket file in the folder that ends with the processes."""
-        self._hub = ZmqHub(str(self._tree.directory / SOCKET_NAME))
+        path = str(self._tree.directory / SOCKET_NAME)
+        if plan.places:
+            self._hub = PlacedHub(path, plan, memory, mirrors(plan, node_classes(plan)))
+        else:
+            self._hub = ZmqHub(path)
         return self._hub
 
     def nodes(
@@ -124,8 +136,18 @@ def descriptors_needed(config: RunConfig, cores: int) -> int:
     return _OWN_DESCRIPTORS + 3 * len(expected_roles(config, cores))
 
 
-def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: bool) -> Findings:
-    """Ask the probe process, and measure; ``runs`` says that nodes will be needed."""
+def look(
+    tree: ProcessTree,
+    config: RunConfig,
+    interrupts: Interrupts,
+    *,
+    runs: bool,
+    elsewhere: Collection[str] = (),
+) -> Findings:
+    """Ask the probe process, and measure; ``runs`` says that nodes will be needed.
+
+    Those ``elsewhere`` are another host's.
+    """
     cores = resources.cores().granted
     probe = tree.spawn(PROBE, PROBE_TARGET)
     auto = config.policy.placement == "auto"
@@ -134,7 +156,7 @@ def look(tree: ProcessTree, config: RunConfig, interrupts: Interrupts, *, runs: 
     elif runs:  # the slow imports of these nodes overlap with everything that follows
         optional = optional_nodes(config)
         for role in expected_roles(config, cores):
-            if role.name not in optional:
+            if role.name not in optional and role.name not in elsewhere:
                 tree.spawn(role.name, NODE_TARGET, warm=warm(role, config))
     start = probe_start(config)
     limit_s = config.supervision.start_timeout_s

@@ -79,6 +79,7 @@ class Roster:
     def died(self, node: str) -> int:
         """A node that is started anew is gone; returns how often it has died."""
         self._unreachable.pop(node, None)
+        self.dying.pop(node, None)
         if node in self.optional:  # the scheduler says what follows
             self.away.add(node)
             self.pids.pop(node, None)

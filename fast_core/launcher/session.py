@@ -7,7 +7,7 @@ nodes start first and import while the configuration is being checked and memory
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -84,6 +84,7 @@ class Session:
         comebacks: What its part after each part that was lost goes on from.
         driver: What gives it time and turn.
         kept: Whether its directory is left when it has ended; one that failed is, in any case.
+        places: The host of each node that is to be on another one than this; no key offers it yet.
     """
 
     config: RunConfig
@@ -95,6 +96,7 @@ class Session:
     comebacks: tuple[Comeback, ...] = ()
     driver: Driver = field(default_factory=Driver)
     kept: bool = True
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def continued(self) -> bool:
@@ -140,7 +142,7 @@ class Mode(Protocol):
         """Do what may begin before there is memory."""
         ...
 
-    def hub(self) -> Hub:
+    def hub(self, plan: RunPlan, memory: RunMemory) -> Hub:
         """What carries messages between scheduler and nodes."""
         ...
 
@@ -169,7 +171,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     if session.driver.follows is None:  # nobody can ask one that follows a record
         remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
-    plan = replace(verdict.plan, kept=session.kept, follows=session.driver.follows)
+    follows, places = session.driver.follows, session.places
+    plan = replace(verdict.plan, kept=session.kept, follows=follows, places=places)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
     mode.prepare(plan, specs)
@@ -177,7 +180,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     desk = _desk(session, mode.folder, stack)
     memory = RunMemory.create(plan, interrupts.check)
     stack.callback(memory.close)
-    hub = mode.hub()
+    hub = mode.hub(plan, memory)
     stack.callback(hub.close)
     scores = Scores(run, tuple(plan.config.evaluation.environments))
     telling = None if callbacks is None else Telling(callbacks, run, plan, scores)

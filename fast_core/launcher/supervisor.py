@@ -21,8 +21,9 @@ from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.launcher.places.exchange import steward_of
 from fast_core.launcher.processes.beginning import EXIT_NEWS_S, PROBE, await_started, give
-from fast_core.launcher.processes.start import NodeStart
+from fast_core.launcher.processes.start import NodeStart, StewardStart
 from fast_core.launcher.processes.tree import (
     Child,
     ProcessTree,
@@ -74,6 +75,7 @@ class Supervisor:
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
         self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
         self._oom_kills = oom_kills()
+        self._stewards = {steward_of(place): place for place in sorted({*plan.places.values()})}
         self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
         self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
@@ -86,12 +88,17 @@ class Supervisor:
             Interrupted: A signal came before every node was there.
         """
         optional = self._shell.roster.optional
-        specs = tuple(spec for spec in specs if spec.name not in optional)
-        children = [self._tree.children[spec.name] for spec in specs]
+        starts: dict[str, NodeStart | StewardStart] = {
+            spec.name: NodeStart(self._plan, spec.node_class, spec.rank, self._hub.path)
+            for spec in specs
+            if spec.name not in optional and not spec.place
+        }
+        for name, place in self._stewards.items():
+            starts[name] = StewardStart(self._plan, place, self._hub.path)
+        children = [self._tree.children[name] for name in starts]
         timeout_s = self._plan.start_timeout_s
         await_started(self._tree, children, self._interrupts, timeout_s)
-        for spec, child in zip(specs, children, strict=True):
-            start = NodeStart(self._plan, spec.node_class, spec.rank, self._hub.path)
+        for child, start in zip(children, starts.values(), strict=True):
             give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
         for name in sorted(optional):  # what becomes of them is no concern of the others' start
             self.spawn(Respawn(name, 1, (), self._plan.changed))
@@ -180,14 +187,18 @@ class Supervisor:
             return
         for child in exited:
             self._hear_out(child)
-            if child.name in self._plan.names.possible and not self._shell.failures.has(child.name):
+            known = self._shell.failures.has(child.name)
+            if child.name in self._stewards:
+                self._shell.take(NodeExited(child.name, describe_exit(child.status)))
+            elif child.name in self._plan.names.possible and not known:
                 self._take_exit(child)
         self._give_plans()
 
     def _watch_retired(self, names: Iterable[str]) -> None:
         """Kill those that are to stop and do not; some may have by the time they are named."""
         now_s, children = time.monotonic(), self._tree.children
-        living = (name for name in names if children[name].status is None)
+        own = (name for name in names if name in children)  # others' stewards see to it
+        living = (name for name in own if children[name].status is None)
         self._retired_s = {n: now_s + self._plan.grace_s(n) for n in living} | self._retired_s
         for name, due_s in list(self._retired_s.items()):
             if now_s >= due_s:
@@ -222,6 +233,9 @@ class Supervisor:
     def spawn(self, command: Respawn) -> None:
         """Start a node in the running run: forked now, it gets its plan once its pid is known."""
         name, role = command.node, self._plan.roles[command.node]
+        if role.place:
+            self._hub.send(name, command)
+            return
         plan = replace(self._plan, changed=command.changed)
         self._begins[name] = NodeStart(
             plan,
@@ -250,7 +264,7 @@ class Supervisor:
     def _end_dying(self, now_s: float) -> None:
         """Kill nodes that hang, and those that raised and do not come to their end."""
         for name, (at_s, _) in self._shell.roster.dying.items():
-            if now_s >= at_s:
+            if now_s >= at_s and name in self._tree.children:
                 self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
 
     def _overdue(self, now_s: float) -> Failed | None:
@@ -334,7 +348,7 @@ class Supervisor:
     def _check_stalls(self) -> None:
         now_s = time.monotonic()
         shell = self._shell
-        gone = shell.roster.gone()
+        gone = shell.roster.gone() | self._plan.places.keys()
         stall = self._stalls.check(now_s, gone)
         if stall is not None and is_traced(self._tree.children[stall.node].pid):
             self._stalls.forgive(stall.node)
@@ -376,19 +390,21 @@ class Supervisor:
 
     def _stack(self, name: str) -> str:
         """Where a node that hangs is, as it wrote itself; empty if it can't."""
-        return self._tree.stack(self._tree.children[name], self._shell.run.log(name))
+        child = self._tree.children.get(name)
+        return "" if child is None else self._tree.stack(child, self._shell.run.log(name))
 
     # --- the end -------------------------------------------------------------------------------
 
     def _stop(self) -> None:
         """Ask every node to stop, give it the grace time, then use force."""
-        living, names = {child.name for child in self._tree.living()}, self._plan.names.possible
+        names = self._plan.names.possible
+        living = {child.name for child in self._tree.living()} | self._plan.places.keys()
         untold = self._shell.stop_nodes([name for name in names if name in living])
         terminated = set[str]()
         begun_s = time.monotonic()
         try:
             while self._tree.living() and time.monotonic() < begun_s + self._grace_s:
-                for name in set(untold) - terminated:
+                for name in set(untold) - terminated - self._plan.places.keys():
                     child = self._tree.children[name]
                     if child.pid:  # most likely still importing; it has nothing to close
                         terminated.add(name)

@@ -93,9 +93,13 @@ def with_structures(plan: RunPlan) -> RunPlan:
             f"algorithm.name {plan.config.algorithm.name!r} learns from replay, whose env nodes "
             "hand on no rollouts. Remove it, or wrap the environment instead."
         )
-    nodes = {name: node_class(plan.roles[name].node_class) for name in plan.names.possible}
-    check_writers(table, nodes, plan.names.extra)
+    check_writers(table, node_classes(plan), plan.names.extra)
     return plan
+
+
+def node_classes(plan: RunPlan) -> dict[str, type[Node]]:
+    """The class of each node that is there or may come."""
+    return {name: node_class(plan.roles[name].node_class) for name in plan.names.possible}
 
 
 def scheduler_emits(roles: Iterable[Role]) -> frozenset[type[Message]]:

@@ -21,12 +21,16 @@ from fast_core.memory.rollout import OPEN, RolloutStore
 from fast_core.memory.shared import Shared
 from fast_core.memory.stats import Trace
 from fast_core.memory.weights import NOTHING, EvaluationSlot, WeightBoard
-from fast_core.system.decoding import from_msgpack
+from fast_core.system.decoding import MsgpackDecoder
 
 S = TypeVar("S", bound=Shared)
 # Most rows of an environment that a writer of logs has open, and the bytes of one piece of news.
 _OPEN_ROWS, _PIECE_BYTES = 2, 1 << 18
 _encode = msgspec.msgpack.Encoder().encode
+_board = MsgpackDecoder[tuple[int, bytes]](tuple[int, bytes])
+_slot_or_rows = MsgpackDecoder[tuple[int, int, bytes]](tuple[int, int, bytes])
+_rollout = MsgpackDecoder[tuple[int, int, int, list[bytes]]](tuple[int, int, int, list[bytes]])
+_mail = MsgpackDecoder[tuple[int, list[int], list[bytes]]](tuple[int, list[int], list[bytes]])
 
 
 class Carrier(ABC, Generic[S]):
@@ -58,7 +62,7 @@ class _Board(Carrier[WeightBoard]):
 
     @staticmethod
     def take(mirror: WeightBoard, data: bytes) -> None:
-        version, payload = from_msgpack(data, tuple[int, bytes])
+        version, payload = _board.decode(data)
         if version > mirror.version():
             mirror.publish(version, payload)
 
@@ -75,7 +79,7 @@ class _Slot(Carrier[EvaluationSlot]):
 
     @staticmethod
     def take(mirror: EvaluationSlot, data: bytes) -> None:
-        version, env_steps, payload = from_msgpack(data, tuple[int, int, bytes])
+        version, env_steps, payload = _slot_or_rows.decode(data)
         if mirror.held() != version:
             mirror.write(version, env_steps, payload)
 
@@ -97,9 +101,7 @@ class _Rollouts(Carrier[RolloutStore]):
 
     @staticmethod
     def take(mirror: RolloutStore, data: bytes) -> None:
-        index, rollout_id, incarnation, columns = from_msgpack(
-            data, tuple[int, int, int, list[bytes]]
-        )
+        index, rollout_id, incarnation, columns = _rollout.decode(data)
         slot = mirror.slot(index)
         if (slot.committed(), slot.incarnation) == (rollout_id, incarnation):
             return
@@ -135,7 +137,7 @@ class _Log(Carrier[ReplayLog]):
 
     @staticmethod
     def take(mirror: ReplayLog, data: bytes) -> None:
-        env, first, rows = from_msgpack(data, tuple[int, int, bytes])
+        env, first, rows = _slot_or_rows.decode(data)
         log = mirror.native
         there = log.committed()[env]
         step = _OPEN_ROWS * log.stride  # so many may be open at once, or readers would not notice
@@ -157,7 +159,7 @@ class _Mail(Carrier[Mailbox[Any]]):
 
     @staticmethod
     def take(mirror: Mailbox[Any], data: bytes) -> None:
-        number, words, columns = from_msgpack(data, tuple[int, list[int], list[bytes]])
+        number, words, columns = _mail.decode(data)
         for array, column in zip(mirror.values(), columns, strict=True):
             array[...] = np.frombuffer(column, array.dtype).reshape(array.shape)
         mirror.publish(number, tuple(words))

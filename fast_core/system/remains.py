@@ -33,6 +33,7 @@ from fast_core.system.owner import Owner, is_dead, this_process
 RUN_FOLDER = "FASTLOOP_RUN"
 RUN_OWNER = "FASTLOOP_OWNER"
 NODE_NUMBER = "FASTLOOP_NODE"
+MARKS = (RUN_FOLDER, RUN_OWNER, NODE_NUMBER)
 PREFIX = "fastloop-"
 # So that the path of a socket file in a private folder fits into the kernel's 107 bytes.
 _PLACE_BYTES = 79

@@ -69,6 +69,21 @@ class MeasureStart:
 
 
 @dataclass(frozen=True)
+class StewardStart:
+    """For the steward of another host.
+
+    Attributes:
+        plan: The plan of the run.
+        place: The host.
+        socket_path: Socket file of the scheduler.
+    """
+
+    plan: RunPlan
+    place: str
+    socket_path: str
+
+
+@dataclass(frozen=True)
 class NodeStart:
     """For a node.
 

@@ -18,7 +18,7 @@ from fast_core.config import (
     RunConfig,
 )
 from fast_core.errors import TopologyError
-from fast_core.launcher.places import HERE, mirrors
+from fast_core.launcher.places.mirrors import HERE, mirrors
 from fast_core.launcher.wiring import node_class
 from tests.nodes.stage import make_config, make_run_plan
 

@@ -1,0 +1,1 @@
+"""A run's nodes on several hosts: what travels between these, and in what order."""

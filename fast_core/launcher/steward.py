@@ -1,0 +1,197 @@
+"""The steward of a host that is not the launcher's: its memory, its processes, its judgement.
+
+To the nodes of its host it is what the launcher is to those of its own: they connect to it, attach
+to its segment and are forked, watched and ended by it. To the scheduler it is one channel, through
+which all their messages pass with what their memory has to tell (`fast_core.launcher.places`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import setproctitle
+
+from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
+from fast_core.errors import NodeFailed, TransportError
+from fast_core.events import Command, Envelope, Failed, LauncherCommand, NodeExited, Respawn, Stop
+from fast_core.launcher.failures.postmortem import describe_death
+from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
+from fast_core.launcher.places.exchange import FIGURES_S, Exchange, steward_of
+from fast_core.launcher.places.mirrors import HERE, mirrors
+from fast_core.launcher.process_mode import SOCKET_NAME, process_tree
+from fast_core.launcher.processes.start import NodeStart, StewardStart
+from fast_core.launcher.processes.tree import Child, ProcessTree, tail, take
+from fast_core.launcher.processes.watched import describe_exit
+from fast_core.launcher.supervisor import NODE_TARGET
+from fast_core.launcher.topology import node_classes, warm
+from fast_core.monitor.run_directory import RunDirectory
+from fast_core.run.memory import RunMemory
+from fast_core.run.plan import RunPlan
+from fast_core.system import forks, remains
+
+WAIT_S = 0.1
+
+
+def steward_main(name: str, link: socket.socket) -> int:
+    """Be the steward that the launcher's `StewardStart` describes."""
+    start, descriptor = take(link)
+    os.close(descriptor)  # of the launcher's memory, which is another host's
+    link.close()
+    assert isinstance(start, StewardStart)
+    plan, place = start.plan, start.place
+    for number in {*forks.STOP_SIGNALS} - {signal.SIGTERM}:
+        forks.take(number, forks.leave_to_parent)
+    for mark in remains.MARKS:  # its processes are its own: who ends the launcher's spares them
+        os.environ.pop(mark, None)
+    setproctitle.setproctitle(f"fastloop: {name} of {plan.config.name}")
+    run = RunDirectory(Path(plan.run_directory))
+    with ExitStack() as stack:
+        tree = process_tree(plan.config, run.log(f"fork-server@{place}"), stack)
+        memory = RunMemory.create(plan)
+        stack.callback(memory.close)
+        hub = ZmqHub(str(tree.directory / SOCKET_NAME))
+        stack.callback(hub.close)
+        wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        channel = ZmqNodeChannel(start.socket_path, name, lambda: os.eventfd_write(wake, 1))
+        stack.callback(channel.close)
+        Steward(plan, place, run, tree, memory, hub, channel, wake).run()
+    return 0
+
+
+class Steward:
+    """Starts the nodes of its host, carries their messages, and says how they ended."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        place: str,
+        run: RunDirectory,
+        tree: ProcessTree,
+        memory: RunMemory,
+        hub: ZmqHub,
+        channel: ZmqNodeChannel,
+        wake: int,
+    ) -> None:
+        """``channel`` leads to the scheduler; ``wake`` is readable when something came of it."""
+        self._plan, self._run, self._tree, self._memory = plan, run, tree, memory
+        self._hub, self._channel, self._wake = hub, channel, wake
+        self._name = steward_of(place)
+        self._own = {name for name, at in plan.places.items() if at == place}
+        travels = mirrors(plan, node_classes(plan))
+        self._exchange = Exchange(memory, travels, place, HERE)
+        self._stalls = StallDetector(plan, memory)
+        self._elsewhere = {*plan.names.possible} - self._own
+        self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
+        self._stopping: dict[str, float] = {}  # when those must be gone that were told to
+        self._known: dict[str, Failed] = {}  # why those end that have not ended yet
+        self._figures_s = self._look_s = 0.0
+
+    def run(self) -> None:
+        """Serve until every node was told to stop, and has."""
+        for name in self._plan.names.all:
+            if name in self._own:
+                self._spawn(Respawn(name, 1, (), self._plan.changed))
+        while self._own - self._stopping.keys() or self._tree.living():
+            sources = (self._tree.fileno(), self._wake)
+            self._hub.wait(WAIT_S, sources)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+            self._carry_down()
+            self._carry_up()
+            self._take_exits()
+            self._look(time.monotonic())
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _carry_down(self) -> None:
+        for envelope in self._channel.receive():
+            assert isinstance(envelope, Envelope), "nothing else is sent to a steward"
+            self._obey(*self._exchange.unpack_command(envelope))
+
+    def _obey(self, node: str, command: Command | LauncherCommand) -> None:
+        if isinstance(command, Respawn):
+            self._spawn(command)
+            return
+        if isinstance(command, Stop):
+            limit_s = time.monotonic() + self._plan.grace_s(node)
+            self._stopping.setdefault(node, limit_s)
+        try:
+            self._hub.send(node, command)
+        except TransportError:  # it is not there yet, or not any more; the news is on its way
+            if isinstance(command, Stop):
+                self._tree.send_signal(self._tree.children[node], signal.SIGTERM)
+
+    def _carry_up(self) -> None:
+        for event in self._hub.receive():
+            if isinstance(event, Failed):
+                self._known[event.node] = event
+            self._tell(event)
+
+    def _tell(self, message: object, *, figures: bool = False) -> None:
+        self._channel.send(self._exchange.pack(self._name, message, figures=figures))  # type: ignore[arg-type]
+
+    # --- nodes ---------------------------------------------------------------------------------
+
+    def _spawn(self, command: Respawn) -> None:
+        plan, name = replace(self._plan, changed=command.changed), command.node
+        role = plan.roles[name]
+        self._stopping.pop(name, None)
+        self._begins[name] = NodeStart(
+            plan,
+            role.node_class,
+            role.rank,
+            self._hub.path,
+            self._hub.peer(name),
+            command.life,
+            command.shards,
+        )
+        self._tree.spawn(name, NODE_TARGET, warm=warm(role, plan.config))
+
+    def _take_exits(self) -> None:
+        for child in self._tree.poll():
+            self._carry_up()  # what it said last
+            self._hub.retire(child.name)
+            self._tell(self._exit_of(child), figures=True)
+        for name, start in list(self._begins.items()):
+            child = self._tree.children[name]
+            if child.pid:
+                del self._begins[name]
+                with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
+                    child.give(start, self._memory.segment.fd)
+
+    def _exit_of(self, child: Child) -> NodeExited:
+        name, cause = child.name, describe_exit(child.status)
+        if name in self._stopping and child.status in (0, -signal.SIGTERM):
+            return NodeExited(name, "", reaped=True)
+        if (known := self._known.pop(name, None)) is not None:
+            cause = known.error if known.hangs else f"{known.doing}: {known.error}"
+            return NodeExited(name, cause, reaped=True, report=known)
+        log = self._run.log(name)
+        printed = tail(log) if log.is_file() else ""
+        report = describe_death(self._plan, self._memory, name, cause, printed)
+        return NodeExited(name, cause, reaped=True, report=report)
+
+    def _look(self, now_s: float) -> None:
+        """What nobody tells of: nodes that hang or do not stop, and figures."""
+        for name, due_s in self._stopping.items():
+            if now_s >= due_s:
+                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+        if now_s >= self._look_s:
+            self._look_s = now_s + CHECK_INTERVAL_S
+            if (stall := self._stalls.check(now_s, self._elsewhere)) is not None:
+                child = self._tree.children[stall.node]
+                stack = self._tree.stack(child, self._run.log(stall.node))
+                stall = msgspec.structs.replace(stall, traceback=stall.traceback or stack)
+                self._known[stall.node] = stall
+                self._tree.send_signal(child, signal.SIGKILL)
+        if now_s >= self._figures_s:
+            self._figures_s = now_s + FIGURES_S
+            self._tell(None, figures=True)
