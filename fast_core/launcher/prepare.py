@@ -189,12 +189,12 @@ def scheduler_settings(
     dies = config.mode == "process"  # inline there is nobody left to come back
     wired = wiring(users_nodes(config))
     apart = {*wired.savers, *wired.optional}
-    others = [name for name in plan.names.extra if name not in apart]
-    flow, *flows = filter(None, (part.flow(plan) for part in plan.parts))
-    flow = msgspec.structs.replace(flow, stages=wired.stages, followers=wired.followers)
+    users = [name for name in plan.names.extra if name not in apart]
+    flows = [flow for part in plan.parts if (flow := part.flow(plan)) is not None]
+    first, *others = [msgspec.structs.replace(flow, stages=wired.stages) for flow in flows]
     return SchedulerSettings(
-        **msgspec.structs.asdict(flow),
-        others=tuple(flows),
+        **msgspec.structs.asdict(msgspec.structs.replace(first, followers=wired.followers)),
+        others=tuple(others),
         env_nodes=plan.names.env,
         spare_nodes=plan.names.spare if _scales(plan) else None,
         policy_nodes=plan.names.policy,
@@ -202,7 +202,7 @@ def scheduler_settings(
         balance=config.nodes.env.balance and dies,
         balance_policies=config.nodes.policy.balance and dies,
         evaluator=next(iter(plan.names.evaluator), None),
-        other_nodes=(*plan.names.policy, METRICS, *others),
+        other_nodes=(*plan.names.policy, METRICS, *users),
         savers=wired.savers,
         optional=wired.optional,
         routes=wired.routes,

@@ -54,7 +54,7 @@ from fast_core.launcher.shown.scores import Scores, run_end
 from fast_core.memory import StatsRow
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.names import DASHBOARD, METRICS
+from fast_core.run.names import DASHBOARD, METRICS, OPTIMIZER
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
@@ -190,7 +190,9 @@ class Shell:
             for listener in self._listeners:
                 listener.hear(event, now_s)
         self._carry_out(self.scheduler.handle(event, now_s))
-        if kind is Trained:
+        if isinstance(event, Trained):
+            if event.node != OPTIMIZER:  # metrics are those of the first learner
+                return
             if self.rounds:
                 self._longest_s = max(self._longest_s, now_s - self._trained_s)
             self.rounds, self._trained_s = self.rounds + 1, now_s
@@ -205,7 +207,8 @@ class Shell:
             if event.quarantined:
                 self.chronicle.quarantined(event.node, event.quarantined)
         elif isinstance(event, Trained):
-            self._rows.trained(event)
+            if event.node == OPTIMIZER:
+                self._rows.trained(event)
             if event.digest:
                 self.chronicle.digest(event)
 

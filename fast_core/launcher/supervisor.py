@@ -359,7 +359,7 @@ class Supervisor:
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
                 self._shell.roster.dying[stall.node] = (now_s, stall)
-            elif stall.node in self._plan.names.optimizers:  # which is no better than dead
+            elif self._plan.roles[stall.node].kind == "optimizer":  # which is no better than dead
                 self._shell.take(msgspec.structs.replace(news, reaped=False))
             else:
                 self._shell.take(stall)

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import ClassVar
 
@@ -59,7 +59,7 @@ class NodeContext:
     Attributes:
         name: Unique name, for instance ``env-1``.
         rank: Index among the nodes of its kind.
-        plan: The plan of the run.
+        plan: The plan of the run, or of the one of several learners that the node works for.
         memory: The run's shared memory.
         channel: The way to the scheduler.
         doorbell: Where the node waits.
@@ -80,6 +80,10 @@ class NodeContext:
     life: int = 1
     shards: tuple[Assign, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
+
+    def of(self, plan: RunPlan) -> NodeContext:
+        """The same for what is done for one learner of several, whose plan this is."""
+        return self if plan is self.plan else replace(self, plan=plan, memory=self.memory.of(plan))
 
     @property
     def settings(self) -> Values:
@@ -111,6 +115,8 @@ class Node(ABC):
     def __init__(self, context: NodeContext) -> None:
         """Keep the context; anything slow or that can fail belongs into `setup`."""
         context.memory = context.memory.seen_by(type(self).__name__, self.reads | self.writes)
+        context.plan = context.plan.of_node(context.name)
+        context.memory = context.memory.of(context.plan)
         self.context = context
         self.doing = "starting"
         self._messages = MessageReader(self.consumes)

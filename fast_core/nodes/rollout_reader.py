@@ -26,7 +26,8 @@ class RolloutReader:
 
     def __init__(self, plan: RunPlan, memory: RunMemory) -> None:
         """Attach to the slots of every shard."""
-        self._stores = [memory.rollouts(shard) for shard in range(plan.config.rollout.shards)]
+        self._stores = {shard: memory.rollouts(shard) for shard in plan.shards}
+        self._first = plan.shards.start
         self._history = plan.environment.frames - 1
         self._declared = [column.name for column in plan.blueprint.columns(plan.environment)]
 
@@ -45,7 +46,7 @@ class RolloutReader:
                 f"incarnation {held[1]}; this is a fault in FastLoop, please report it"
             )
         return ShardRollout(
-            shard=ref.shard,
+            shard=ref.shard - self._first,
             rollout_id=ref.rollout_id,
             policy_version=slot["policy_version"],
             obs=slot["obs"][self._history :],

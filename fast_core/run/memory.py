@@ -46,7 +46,7 @@ from fast_core.run.mail import (
 from fast_core.run.needs import arithmetic, fitting, private_nbytes
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
-from fast_core.run.structures import GIVEN, structures
+from fast_core.run.structures import GIVEN, keyed, structures
 
 S = TypeVar("S", bound=Shared)
 
@@ -88,6 +88,7 @@ class RunMemory:
         self._given: frozenset[str] | None = None  # None: everything, as the launcher has it
         self._who = ""
         self._table = {row.name: row for row in table}
+        self._key = plan.key
         self.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))
 
     @classmethod
@@ -126,6 +127,13 @@ class RunMemory:
         """The same memory for a node of class ``who``, which attaches to these families alone."""
         seen = copy(self)
         seen._who, seen._given = who, families | GIVEN
+        return seen
+
+    def of(self, plan: RunPlan) -> RunMemory:
+        """The same memory as one of several learners has it, whose plan this is."""
+        seen = copy(self)
+        seen._key = plan.key
+        seen.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))
         return seen
 
     def __contains__(self, name: str) -> bool:
@@ -182,7 +190,7 @@ class RunMemory:
 
     def weights(self) -> WeightBoard:
         """Newest published policy parameters."""
-        return self.at(WeightBoard, "weights")
+        return self.at(WeightBoard, keyed("weights", self._key))
 
     def evaluation(self) -> EvaluationSlot:
         """The snapshot that is being evaluated."""

@@ -32,6 +32,7 @@ class Role(NamedTuple):
         deaths: How many of its kind the run survives; those of nodes that it goes on without are
             counted otherwise (`fast_core.scheduler.optional`).
         spare: Whether the run begins without it.
+        learner: Key of the learner that it works for alone; None for one that works for all.
         settings: What it reads its own keys from.
     """
 
@@ -43,6 +44,7 @@ class Role(NamedTuple):
     threads: int = 0
     deaths: int = 0
     spare: bool = False
+    learner: str | None = None
     settings: Values = {}
 
     @property
@@ -54,6 +56,8 @@ class Role(NamedTuple):
 def counted_as(node: str) -> str:
     """The same of a node by its name."""
     kind = node.rpartition("-")[0]
+    if kind.startswith("optimizer-"):  # of a further learner
+        return "optimizer"
     return kind if kind in KINDS else node
 
 
@@ -70,12 +74,14 @@ class Names:
         env: Those that step environments.
         policy: Those that act for them; none where policies act in the env nodes.
         replay: The one that draws, where the run learns from replay.
-        optimizers: Those that learn; the first is `OPTIMIZER`.
+        optimizers: Those that learn; the first is `OPTIMIZER`. Of the first learner, where there
+            are several.
         evaluator: The one that evaluates, if any.
         metrics: The one that writes.
         extra: The user's, in the order of ``nodes.extra``, and last the page if it is served.
         spare: Env nodes that may be added while the run goes on; none of `all`.
         spare_policy: Policy nodes, likewise.
+        others: Those that work for further learners.
     """
 
     env: tuple[str, ...]
@@ -87,13 +93,18 @@ class Names:
     extra: tuple[str, ...]
     spare: tuple[str, ...] = ()
     spare_policy: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, roles: Iterable[Role]) -> Names:
         """The names of these roles."""
         kinds: dict[tuple[str, bool], list[str]] = {}
+        others = []
         for role in roles:
-            kinds.setdefault((role.kind, role.spare), []).append(role.name)
+            if role.learner:
+                others.append(role.name)
+            else:
+                kinds.setdefault((role.kind, role.spare), []).append(role.name)
 
         def named(kind: str, *, spare: bool = False) -> tuple[str, ...]:
             return tuple(kinds.get((kind, spare), ()))
@@ -108,13 +119,15 @@ class Names:
             extra=named(""),
             spare=named("env", spare=True),
             spare_policy=named("policy", spare=True),
+            others=tuple(others),
         )
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every node that a run begins with."""
         acting = (*self.env, *self.policy, *self.replay)
-        return (*acting, *self.optimizers, *self.evaluator, *self.metrics, *self.extra)
+        learning = (*self.optimizers, *self.evaluator)
+        return (*acting, *learning, *self.metrics, *self.extra, *self.others)
 
     @property
     def steppers(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from fast_core.memory import PriorityTree, Structure
 from fast_core.run.columns import check_columns
 from fast_core.run.names import Names, Role
 from fast_core.run.own_parts import own_parts
-from fast_core.run.plan import Part, RunPlan
+from fast_core.run.plan import Learner, Part, RunPlan
 from fast_core.run.replay_rules import check_optimizers, check_replay
 from fast_core.run.structures import (
     of_evaluation,
@@ -37,30 +37,46 @@ METRICS = "fast_core.nodes.metrics:MetricsNode"
 COPIED_BYTES = 12  # of each leaf of a priority tree, while a checkpoint is written
 
 
+@dataclass(frozen=True)
 class Learn(Part):
-    """Optimizers learn; the first one publishes."""
+    """Optimizers learn; the first one publishes.
+
+    Attributes:
+        own: What is this learner's own; None for the only one, which is as the configuration says.
+    """
+
+    own: Learner | None = None
 
     def roles(self, config: RunConfig) -> Iterator[Role]:
         """The optimizers."""
         node_class = REPLAY_OPTIMIZER if config.replays else OPTIMIZER
         optimizer, deaths = config.nodes.optimizer, config.supervision.restarts.optimizer
+        kind = f"optimizer-{self.key}" if self.key else "optimizer"
         for rank in range(optimizer.count):
             threads = _number(optimizer.threads)
-            yield _ranked("optimizer", rank, node_class, threads=threads, deaths=deaths)
+            role = _ranked(kind, rank, node_class, threads=threads, deaths=deaths)
+            yield role._replace(kind="optimizer", learner=self.key)
+
+    def learner(self, config: RunConfig) -> Learner:
+        """It."""
+        shards = range(config.rollout.shards)
+        return self.own or Learner(self.key, config.seed, shards, config.algorithm)
 
     def structures(self, plan: RunPlan) -> Iterator[Structure]:
         """What is published."""
-        return of_learning(plan)
+        first = next(role.name for role in self.roles(plan.config))
+        return of_learning(plan.of(self.key), first)
 
     def flow(self, plan: RunPlan) -> FlowSettings:
         """Every ticket grants the same, or with replay what the ratio says."""
-        config, names = plan.config, plan.names
-        replay = next(iter(names.replay), None)
+        optimizers = tuple(role.name for role in self.roles(plan.config))
+        plan = plan.of(self.key)
+        config, replay = plan.config, next(iter(plan.names.replay), None)
         granted = 0 if replay else plan.blueprint.updates_granted(config.rows_per_ticket)
         return FlowSettings(
             key=self.key,
             shards=config.rollout.shards,
-            optimizers=names.optimizers,
+            optimizers=optimizers,
             replay=replay,
             degree=config.degree,
             auto_degree=config.scheduler.auto,
@@ -75,7 +91,10 @@ class Learn(Part):
         )
 
     def check(self, plan: RunPlan) -> None:
-        """What a ticket grants is a number."""
+        """What a ticket grants is a number, and several learners need nothing that is one's."""
+        if len(plan.learners) > 1:
+            check_learners(plan)
+        plan = plan.of(self.key)
         if plan.replays:
             return
         granted: object = plan.blueprint.updates_granted(plan.config.rows_per_ticket)
@@ -138,7 +157,8 @@ class Collect(Part):
 
     def structures(self, plan: RunPlan) -> Iterator[Structure]:
         """Where experience goes, and what is asked for it."""
-        return of_shards(plan)
+        for key in plan.learners:
+            yield from of_shards(plan.of(key))
 
     def check(self, plan: RunPlan) -> None:
         """What is declared of a step can be stored."""
@@ -217,6 +237,36 @@ class Watch(Part):
         return of_tiles(plan)
 
 
+def check_learners(plan: RunPlan) -> None:
+    """Check that all that a run of several learners has can serve several.
+
+    Raises:
+        ConfigError: Something is there for the first one alone.
+    """
+    config = plan.config
+    needs = {
+        "nodes.optimizer.count=1": plan.optimizers == 1,
+        "policy.placement=env": not plan.names.policy,
+        "diagnostics.schedule=false": not config.diagnostics.schedule,
+        "dashboard.enabled=false": not config.dashboard.enabled,
+        "an algorithm that learns from rollouts": not plan.replays,
+    }
+    if missing := [need for need, met in needs.items() if not met]:
+        keys = ", ".join(map(repr, plan.learners))
+        raise ConfigError(f"a run with the learners {keys} needs {', '.join(missing)}")
+    covered = [shard for learner in plan.learners.values() for shard in learner.shards]
+    if covered != [*range(config.rollout.shards)]:
+        raise ConfigError(
+            f"the learners of a run must divide its {config.rollout.shards} shards "
+            f"(rollout.shards) among them, in order; got {covered}"
+        )
+
+
+def learns_of(config: RunConfig) -> tuple[Learn, ...]:
+    """The learners of a run of ``config``; no key of it asks for several yet."""
+    return (Learn(),)
+
+
 def parts_of(
     config: RunConfig, env_nodes: int, policy_nodes: int | None = None
 ) -> tuple[Part, ...]:
@@ -231,7 +281,7 @@ def parts_of(
         policy_nodes = config.nodes.policy.count if config.policy.placement == "node" else 0
     evaluates = config.evaluation.every_env_steps is not None
     return (
-        Learn(),
+        *learns_of(config),
         *([Evaluate()] if evaluates else ()),
         Collect(env_nodes=env_nodes, policy_nodes=policy_nodes),
         *([Replay()] if config.replays else ()),

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import msgspec
+
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
-from fast_core.config import RunConfig, Values
+from fast_core.config import AlgorithmConfig, RunConfig, Values
 from fast_core.memory import Structure
 from fast_core.run.names import METRICS, Names, Role
 from fast_core.scheduler import FlowSettings
@@ -23,11 +25,29 @@ QUICKLY_S = 1.0  # of an environment that is made in so long its limit takes no 
 
 
 @dataclass(frozen=True)
+class Learner:
+    """What is a learner's own, in a run that may have several; all else they share.
+
+    Attributes:
+        key: Tells it from the others; empty for the first one.
+        seed: What its random numbers and those of its environments are drawn from.
+        shards: Those that are collected for it; within, they are seeded from 0.
+        algorithm: Its configuration.
+    """
+
+    key: str
+    seed: int
+    shards: range
+    algorithm: AlgorithmConfig
+
+
+@dataclass(frozen=True)
 class Part:
     """What one purpose of a run brings: the nodes for it, and their shared memory.
 
     Attributes:
-        key: Tells the part from others; empty for FastLoop's own, of which a run has one each.
+        key: Tells the part from others; empty for FastLoop's own, of which a run has one each but
+            for those that learn.
         settings: What the configuration says to one of the user's.
     """
 
@@ -37,6 +57,10 @@ class Part:
     def roles(self, config: RunConfig) -> Iterable[Role]:
         """Its nodes, which are known before the environment is."""
         return ()
+
+    def learner(self, config: RunConfig) -> Learner | None:
+        """The learner that it brings, if it does."""
+        return None
 
     def structures(self, plan: RunPlan) -> Iterable[Structure]:
         """Its shared memory, in the order of the places there."""
@@ -81,6 +105,8 @@ class RunPlan:
         follows: Recorded part of a run that this one does again, None for a run of its own.
         kept: Whether the run directory is there when the run has ended.
         places: The host of each node that is not on the launcher's.
+        whole: The plan of the run, where this is that of one of its learners (`of`).
+        key: Which one.
     """
 
     config: RunConfig
@@ -96,10 +122,51 @@ class RunPlan:
     follows: str | None = None
     kept: bool = True
     places: Mapping[str, str] = field(default_factory=dict)
+    whole: RunPlan | None = None
+    key: str = ""
+
+    @cached_property
+    def learners(self) -> dict[str, Learner]:
+        """The learners of the run by key, in the order of their shards."""
+        if self.whole is not None:
+            return self.whole.learners
+        brought = [part.learner(self.config) for part in self.parts]
+        return {learner.key: learner for learner in brought if learner is not None}
+
+    def of(self, key: str) -> RunPlan:
+        """The plan of the run that a learner would be by itself, in the memory of this one."""
+        if self.whole is not None or len(self.learners) == 1:
+            return self
+        learner, config = self.learners[key], self.config
+        rollout = msgspec.structs.replace(config.rollout, shards=len(learner.shards))
+        own = msgspec.structs.replace(
+            config, seed=learner.seed, algorithm=learner.algorithm, rollout=rollout
+        )
+        return replace(self, config=own, whole=self, key=key)
+
+    def of_node(self, name: str) -> RunPlan:
+        """The plan that a node goes by: of the learner that it works for, or of the run."""
+        role = self.roles.get(name)
+        return self if role is None or role.learner is None else self.of(role.learner)
+
+    def of_shard(self, shard: int) -> RunPlan:
+        """The plan of the learner that a shard is collected for."""
+        if len(self.learners) == 1:
+            return self
+        return next(self.of(key) for key, one in self.learners.items() if shard in one.shards)
+
+    @property
+    def shards(self) -> range:
+        """The shards that this plan is about."""
+        if self.whole is None:
+            return range(self.config.rollout.shards)
+        return self.learners[self.key].shards
 
     @cached_property
     def roles(self) -> dict[str, Role]:
         """All nodes by their names, those that may come too."""
+        if self.whole is not None:
+            return self.whole.roles
         roles = (role for part in self.parts for role in part.roles(self.config))
         where = self.places
         return {r.name: r._replace(place=where.get(r.name, r.place)) for r in roles}

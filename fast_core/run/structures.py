@@ -94,10 +94,16 @@ def _of_nodes(plan: RunPlan) -> Iterator[Structure]:
         yield Structure(f"works/{name}", Trace, (STATES,), name, "the last values")
 
 
-def of_learning(plan: RunPlan) -> Iterator[Structure]:
-    """What the learner publishes."""
+def of_learning(plan: RunPlan, optimizer: str = OPTIMIZER) -> Iterator[Structure]:
+    """What the first optimizer of a learner publishes."""
     size = (policy_nbytes(plan),)
-    yield Structure("weights", WeightBoard, size, OPTIMIZER, "the last complete version")
+    name = keyed("weights", plan.key)
+    yield Structure(name, WeightBoard, size, optimizer, "the last complete version")
+
+
+def keyed(name: str, key: str) -> str:
+    """The name of a structure of which each learner has one."""
+    return f"{name}/{key}" if key else name
 
 
 def of_evaluation(plan: RunPlan) -> Iterator[Structure]:
@@ -119,7 +125,7 @@ def of_shards(plan: RunPlan) -> Iterator[Structure]:
         kept = rollout_fields(plan), slots_per_shard(plan), plan.config.steps, envs
     if plan.names.policy:
         asked, answer = request_fields(plan), reply_fields(plan)
-    for shard in range(plan.config.rollout.shards):
+    for shard in plan.shards:
         if plan.replays:
             left = "at most one open step of each environment, which no window or stack crosses"
             yield Structure(f"replay/{shard}", ReplayLog, logged, EXECUTOR, left, (REPLAY,))

@@ -334,9 +334,9 @@ def _change(run: Life) -> None:
 
 
 def _save(run: Life) -> None:
-    progress, nodes = run.progress, run.saving_nodes
-    version, env_steps = run.flow.settled.version, progress.env_steps
-    save = run.checkpoints.start(progress, nodes)
+    progress, nodes = run.flow.settled, run.saving_nodes
+    version, env_steps = progress.version, progress.env_steps
+    save = run.checkpoints.start(run.progress, nodes)
     state = run.state()  # its number is part of it
     run.checkpoints.shows(CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
     for node in nodes:

@@ -118,5 +118,5 @@ def encode(parts: Iterable[msgspec.Struct]) -> bytes:
     """What `SavedState` reads, MessagePack; no two parts have a field of one name."""
     fields: dict[str, object] = {}
     for part in (Format(FORMAT), *parts):
-        fields |= msgspec.to_builtins(part)
+        fields |= msgspec.to_builtins(part, builtin_types=(bytes,))
     return msgspec.msgpack.encode(fields)

@@ -438,8 +438,7 @@ def test_rollout_that_is_given_up_leaves_nothing(
     acting = make()
     acting.collect()
     before = acting.drawn()
-    current = acting.node._current
-    assert current is not None
+    current = acting.node._current[""]
     act, calls = current.policy.act, []
 
     def act_until_stopped(*args: Any, **kwargs: Any) -> Any:

@@ -44,13 +44,15 @@ def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict
         return {"shard": str(row.shard), "step of the rollout": str(row.step)}
     if row.state != NodeState.STEPPING:
         return {}
+    own = plan.of_shard(row.shard)
     at = read_progress(
         memory.progress(row.shard, row.group),
-        seed=plan.config.seed,
+        seed=own.config.seed,
         role=Role.ENVIRONMENT_EPISODE,
-        shard=row.shard,
+        shard=row.shard - own.shards.start,
         first_env=plan.group_envs(row.group).start,
     )
+    at["shard"] = str(row.shard)
     # With all of them at once there is no one environment, and with replay the rollout that was
     # being made lay in the dead node's own memory.
     if f"rollouts/{row.shard}" not in memory or not at["environment"].isdecimal():

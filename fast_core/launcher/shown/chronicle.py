@@ -18,6 +18,7 @@ from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import RunSummary
+from fast_core.run.names import OPTIMIZER
 from fast_core.screens.access import others_read
 from fast_core.screens.served import Served
 
@@ -84,6 +85,8 @@ class Chronicle:
     def digest(self, event: Trained) -> None:
         """Note the digest of a ticket."""
         facts: dict[str, Fact] = {"version": event.version, "digest": event.digest}
+        if event.node != OPTIMIZER:
+            facts["node"] = event.node
         self._journal.write("digest", f"ticket {event.ticket}", facts)
 
     def page(self, served: Served) -> None:

@@ -51,7 +51,10 @@ class EnvNode(Node):
         """Build the policy if it acts here; environments come in `setup`."""
         super().__init__(context)
         self._plan = plan = context.plan
-        self._current = None if plan.names.policy else CurrentPolicy(context, plan.policy_setup())
+        self._current: dict[str, CurrentPolicy] = {}  # by learner, unless policy nodes act
+        for key in () if plan.names.policy else plan.learners:
+            own = self.context.of(plan.of(key))
+            self._current[key] = CurrentPolicy(own, own.plan.policy_setup())
         self._studio = Studio.of(context)
         self._lines: dict[int, list[Line]] = {}
         self._open: list[Collection] = []
@@ -122,7 +125,7 @@ class EnvNode(Node):
 
     def work(self) -> bool:
         """Collect the oldest ordered rollout; with policy nodes, a step of whoever can take one."""
-        if self._current is None:
+        if not self._current:
             return self._advance()
         if not self._orders:
             return False
@@ -133,11 +136,12 @@ class EnvNode(Node):
         with self.state(
             NodeState.STEPPING, f"collecting rollout {order.rollout_id} of shard {order.shard}"
         ):
-            self._current.refresh(order.min_version)
-            if not self._collect(self._current, shard, order):
+            current = self._current[shard.learner]
+            current.refresh(order.min_version)
+            if not self._collect(current, shard, order):
                 return True
         self._works[NodeState.ACTING] += 1
-        self._report(shard, order, self._current.version)
+        self._report(shard, order, current.version)
         return True
 
     def _report(self, shard: Shard, order: RolloutOrder, version: int) -> None:
@@ -224,7 +228,7 @@ class EnvNode(Node):
         with self.state(NodeState.STEPPING, "beginning episodes with other attributes"):
             try:
                 for shard in self._shards.values():
-                    shard.change(self._plan)
+                    shard.change(self._plan.of_shard(shard.shard))
             except EnvironmentFailed as error:
                 self._failure = error.context
                 raise
@@ -237,7 +241,7 @@ class EnvNode(Node):
         try:
             words = context.stats.words
             built = Shard(
-                self._plan,
+                self._plan.of_shard(shard),
                 context.memory,
                 shard,
                 incarnation,
@@ -249,7 +253,7 @@ class EnvNode(Node):
             self._failure = error.context
             raise
         self._shards[shard] = built
-        if self._current is None:
+        if not self._current:
             self._lines[shard] = [Line(context, built, group) for group in built.groups]
 
     def _release(self, shard: int) -> None:

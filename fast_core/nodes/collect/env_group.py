@@ -80,7 +80,7 @@ class EnvGroup:
         self.batch: EnvBatch = make_batch(
             config,
             seed=plan.config.seed,
-            shard=shard,
+            shard=shard - plan.shards.start,  # as if its learner were alone
             envs=count,
             first_env=self.envs.start,
             incarnation=incarnation,

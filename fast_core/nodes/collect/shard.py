@@ -131,6 +131,7 @@ class Shard:
     Attributes:
         shard: Which one.
         incarnation: How often it was given out.
+        learner: Key of the learner that it is collected for.
         groups: Its environments, in groups that are stepped together.
         repetitions: What is to be taken before `begin`, to go on from the plan's checkpoint.
 
@@ -150,24 +151,27 @@ class Shard:
     ) -> None:
         """Build the environments; `begin` begins, or continues from the plan's checkpoint.
 
-        A shard that is ``taken_over`` from a dead node begins new episodes, with random numbers
-        of its incarnation: what the checkpoint holds of it has been trained on since. A ``studio``
-        shows those of its environments that are tiles.
+        ``plan`` is that of the learner which the shard is collected for. A shard that is
+        ``taken_over`` from a dead node begins new episodes, with random numbers of its incarnation:
+        what the checkpoint holds of it has been trained on since. A ``studio`` shows those of its
+        environments that are tiles.
         """
         rollout = plan.config.rollout
         self.shard, self.incarnation, self._words = shard, incarnation, words
+        seeded = shard - plan.shards.start  # as if its learner were alone
         self.groups: list[EnvGroup] = []
         noise = plan.blueprint.noise(plan.environment)
         self._noise = ActionNoise(
             noise,
             plan.config.seed,
-            (shard, incarnation) if taken_over else (shard,),
+            (seeded, incarnation) if taken_over else (seeded,),
             plan.config.steps,
             rollout.envs_per_shard,
         )
         saved = None
         if plan.checkpoint is not None and not taken_over:
             saved = _read(shard_file(plan.checkpoint, shard), shard)
+        self.learner = plan.key
         self._made_in = incarnation if saved is None else saved.made_in
         self._plan, self._memory, self._taken_over = plan, memory, taken_over
         self._continues = saved is not None

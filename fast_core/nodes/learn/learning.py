@@ -85,7 +85,8 @@ class LearningNode(Node):
     @property
     def learner_file(self) -> str:
         """Name of its file in a checkpoint."""
-        return LEARNER_FILE
+        key = self.context.plan.key
+        return f"learner-{key}.msgpack" if key else LEARNER_FILE
 
     def begin(self) -> None:
         """Take what the run begins with in place of first values, if that is anything.

@@ -119,7 +119,7 @@ def test_finished_episodes_are_reported_once(stage: Stage, node: EnvNode) -> Non
 def test_stop_in_the_middle_leaves_an_open_rollout_unpublished(
     stage: Stage, node: EnvNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = node._current.policy  # type: ignore[union-attr]
+    policy = node._current[""].policy
     act, calls = policy.act, []
 
     def act_until_stopped(*args: object, **kwargs: object) -> object:

@@ -158,9 +158,8 @@ def test_frame_has_all_that_the_policy_saw_and_remembered(
     minded: tuple[Stage, EnvNode, EvaluatorNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage, env, evaluator = minded
-    assert env._current is not None
     want(stage, 0, EVALUATED)
-    trained = listen(env._current.policy, monkeypatch)
+    trained = listen(env._current[""].policy, monkeypatch)
     collect(stage, env)
     _check(newest(stage, 0)[1], trained)
     evaluated = listen(evaluator._policy, monkeypatch)

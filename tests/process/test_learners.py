@@ -1,0 +1,144 @@
+"""Two learners in one run, which share its env nodes: each is as it would be alone."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from os import kill
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fast_core.run.checkpoint_files import complete_names
+from tests.process.harness import (
+    Launched,
+    Workplace,
+    assert_first_cause_is_last,
+    digests,
+    eventually,
+    read_lines,
+)
+from tests.process.test_equality import TASKS
+from tests.process.two_learners import OTHER_SEED
+
+pytestmark = pytest.mark.process
+
+FIRST, SECOND = "optimizer-0", "optimizer-b-0"
+TICKETS, ROWS, UPDATES = 100, 32, 2  # rows and updates of a ticket of one of them
+CONFIG: dict[str, Any] = {
+    **TASKS["discrete, normalised"],
+    "name": "two",
+    "nodes": {"env": {"count": 2}},
+    "checkpoint": {"every_updates": 20 * UPDATES},
+    "stop": {"env_steps": TICKETS * ROWS},
+}
+KILLED = ("supervision.restarts.env=2", "diagnostics.delay_ms=3")  # and not over at once
+
+
+def launch(workplace: Workplace, *overrides: str) -> Launched:
+    """Begin a run of two learners."""
+    home = workplace.folder()
+    (home / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    return workplace.start(["-m", "two_learners", "launch", "config.yaml", *overrides], home=home)
+
+
+def of_each(run: Path) -> dict[str, list[str]]:
+    """Digests of each optimizer after each of its tickets; of those met twice the last."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for event in read_lines(run / "events.jsonl"):
+        if event["what"] == "digest":
+            facts = event["facts"]
+            found[facts.get("node", FIRST)][event["why"]] = facts["digest"]
+    return {node: [*each.values()] for node, each in found.items()}
+
+
+def trains(launched: Launched) -> bool:
+    """Whether both have trained on some tickets."""
+    if not (launched.home / "runs").exists() or not [*(launched.home / "runs").glob("*/*/")]:
+        return False
+    found = of_each(launched.run)
+    return len(found) == 2 and min(map(len, found.values())) > 5
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[dict[str, list[str]]]:
+    """Digests of each in a run of its own, with the shards that it has in the run of two."""
+    place = Workplace()
+    found = {}
+    for node, seed in ((FIRST, 0), (SECOND, OTHER_SEED)):
+        given = ("mode=inline", f"seed={seed}", "rollout.shards=2")
+        launched = place.launch(*given, config=CONFIG)
+        assert launched.wait() == 0, launched.screen
+        found[node] = [*digests(launched.run).values()]
+        assert len(found[node]) == TICKETS
+    yield found
+    place.close()
+
+
+def test_each_learner_equals_bit_for_bit_the_run_that_it_would_be_alone(
+    workplace: Workplace, alone: dict[str, list[str]]
+) -> None:
+    assert alone[FIRST] != alone[SECOND]
+    launched = launch(workplace, "diagnostics.delay_ms=2")
+    assert launched.wait() == 0, launched.screen
+    launched.assert_gone()
+    assert of_each(launched.run) == alone
+    end = launched.events()[-1]["why"]
+    assert f"{TICKETS * ROWS} env steps" in end and f"b: {TICKETS * ROWS} env steps" in end
+
+
+def test_death_of_an_env_node_leaves_the_learner_alone_that_it_did_not_collect_for(
+    workplace: Workplace, alone: dict[str, list[str]]
+) -> None:
+    launched = launch(workplace, *KILLED)
+    eventually(lambda: trains(launched), "training")
+    kill(launched.node("env-1"), signal.SIGKILL)
+    assert launched.wait() == 0, launched.screen
+    launched.assert_gone()
+    assert "node back" in {event["what"] for event in launched.events()}
+    found = of_each(launched.run)
+    assert found[FIRST] == alone[FIRST]
+    assert len(found[SECOND]) == TICKETS and found[SECOND] != alone[SECOND]
+
+
+def test_death_of_one_optimizer_ends_the_run_of_both(workplace: Workplace) -> None:
+    launched = launch(workplace, *KILLED)
+    eventually(lambda: trains(launched), "training")
+    kill(launched.node(SECOND), signal.SIGKILL)
+    assert launched.wait() == 1
+    launched.assert_gone()
+    assert_first_cause_is_last(launched, f"{SECOND} was killed by SIGKILL")
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_each_learner_equals_the_one_that_never_stopped(
+    workplace: Workplace, alone: dict[str, list[str]]
+) -> None:
+    launched = launch(workplace, *KILLED)
+    eventually(lambda: trains(launched), "training")
+    eventually(lambda: complete_names(launched.run / "checkpoints"), "a checkpoint")
+    launched.signal(signal.SIGKILL)
+    launched.wait()
+    launched.assert_gone()
+    assert min(map(len, of_each(launched.run).values())) < TICKETS
+    arguments = ["-m", "two_learners", "resume", str(launched.run)]
+    resumed = workplace.start(arguments, home=launched.home)
+    assert resumed.wait() == 0, resumed.screen
+    resumed.assert_gone()
+    assert of_each(resumed.run) == alone
+
+
+@pytest.mark.slow
+def test_run_comes_back_after_the_death_of_one_optimizer(
+    workplace: Workplace, alone: dict[str, list[str]]
+) -> None:
+    launched = launch(workplace, "supervision.restarts.optimizer=1", *KILLED)
+    eventually(lambda: trains(launched), "training")
+    kill(launched.node(SECOND), signal.SIGKILL)
+    assert launched.wait() == 0, launched.screen
+    launched.assert_gone()
+    assert "came back      once after the death of an optimizer" in launched.screen
+    assert of_each(launched.run) == alone
