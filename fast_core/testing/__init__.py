@@ -5,6 +5,8 @@ are tested by the same checks. For tests only: nothing else imports this package
 """
 
 from fast_core.errors import ContractBroken
+from fast_core.testing.algorithm import check_algorithm
+from fast_core.testing.environment import check_environment
 from fast_core.testing.memory_kind import check_memory_kind
 
-__all__ = ["ContractBroken", "check_memory_kind"]
+__all__ = ["ContractBroken", "check_algorithm", "check_environment", "check_memory_kind"]

@@ -14,8 +14,8 @@ from fast_core.algos.appo.config import APPOConfig
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import CheckpointError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.testing.samples import rollouts
 from tests.algos import replay_cases
-from tests.algos.conftest import collect
 from tests.forms import slow_but
 
 
@@ -89,19 +89,16 @@ class Case:
             batch = replay_cases.make_batch(self.environment, seed=seed)
             obs, after = (moved(near_rows(8, seed=seed + part)) for part in (100, 200))
             return replay_cases.changed(batch, obs=obs, next_obs=after)
-        rng = np.random.default_rng(seed)
         plain = dataclasses.replace  # actions of a policy that has learned nothing
         policy = self.policy("numpy", self.learner().policy_parameters())
-        rollouts = [
-            collect(self.config, self.environment, policy, shard=s, steps=8, envs=4, rng=rng)
-            for s in (0, 1)
-        ]
+        setup = LearnerSetup(seed=0, shards=2, envs_per_shard=4, steps=8)
+        acted = rollouts(self.config, self.environment, policy, setup, seed).rollouts
         rows = [near_rows(9, 4, seed=seed + 100 * s) for s in (1, 2)]
         ends = [near_rows(8, 4, seed=seed + 100 * s) for s in (3, 4)]
         return RolloutBatch(
             tuple(
                 plain(rollout, obs=moved(obs), final_obs=moved(end))
-                for rollout, obs, end in zip(rollouts, rows, ends, strict=True)
+                for rollout, obs, end in zip(acted, rows, ends, strict=True)
             ),
             env_steps=0,
             progress=0.0,

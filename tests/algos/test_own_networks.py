@@ -110,31 +110,6 @@ def test_equal_module_learns_what_the_built_in_network_does(make_environment, ma
         np.testing.assert_allclose(left, right, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "environment"),
-    [
-        ("Plain", None),
-        ("Parts", MIXED),
-        ("Fourier", None),
-        ("Dropping", None),
-        ("Positions", None),
-        ("Quiet", None),
-        ("Remembering", None),
-    ],
-)
-def test_resumed_learner_goes_on_bit_for_bit(make_environment, make_batch, name, environment):
-    environment = environment or make_environment()
-    config = settings(name)
-    environment = config.examine(environment)
-    learner, resumed = (config.make_algorithm(environment, SETUP) for _ in range(2))
-    learner.update(make_batch(config, environment, learner))
-    resumed.load_state_dict(learner.state_dict())
-    for each in (learner, resumed):
-        assert each.update(make_batch(config, environment, each, seed=1)).updates
-    for left, right in zip(learner.policy_parameters(), resumed.policy_parameters(), strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
 def test_seed_makes_the_first_values(make_environment):
     environment, config = make_environment(), settings("Fourier", shared_torso=False)
     first, equal, other = (

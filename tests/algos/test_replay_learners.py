@@ -1,6 +1,5 @@
 """What every learner from replay has to do, whichever algorithm and backend."""
 
-import json
 import math
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 from fast_core.algorithm import LearnerSetup, RolloutBatch
 from fast_core.algos.replay.box_actions import BoxActions
 from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
-from fast_core.spec import SpaceSpec
 from tests.algos.replay_cases import (
     ALL,
     BACKENDS,
@@ -42,57 +40,6 @@ def equal(first, second):
     if isinstance(first, dict):
         return first.keys() == second.keys() and all(equal(first[k], second[k]) for k in first)
     return bool(np.array_equal(first, second))
-
-
-@every
-@both
-def test_update_takes_one_step_and_reports_plain_floats(name, backend):
-    learner, environment = (
-        learner_and_environment(name, backend, policy_delay=1)
-        if (name != "dqn")
-        else learner_and_environment(name, backend)
-    )
-    before = flat(learner.state_dict()["parameters"])
-    report = learner.update(make_batch(environment))
-    assert (report.updates, report.skipped) == (1, 0)
-    assert np.mean(flat(learner.state_dict()["parameters"]) != before) > 0.5
-    assert all(type(value) is float for value in report.metrics.values())
-    assert all(np.isfinite(value) for value in report.metrics.values())
-    assert report.priority.shape == (8,) and report.priority.dtype == np.float32
-    assert (report.priority >= 0).all()
-
-
-@every
-@both
-def test_equal_seeds_give_equal_bits_and_others_do_not(name, backend):
-    def trained(seed):
-        environment = environment_for(name)
-        learner = make_learner(make_config(name, backend=backend), environment, seed=seed)
-        for step in range(3):
-            learner.update(make_batch(environment, seed=step))
-        return learner.state_dict()
-
-    assert equal(trained(0), trained(0))
-    assert not equal(trained(0)["parameters"], trained(1)["parameters"])
-
-
-@every
-@both
-def test_resumed_learner_equals_one_that_never_stopped(name, backend):
-    learner, environment = learner_and_environment(name, backend)
-    for step in range(3):  # with a delay of 2: in the middle of a period
-        learner.update(make_batch(environment, seed=step))
-    kept = learner.state_dict()
-    resumed, _ = learner_and_environment(name, backend)
-    for step in range(3, 8):
-        learner.update(make_batch(environment, seed=step))
-    resumed.load_state_dict(kept)
-    assert equal(resumed.state_dict(), kept), "later updates changed the saved state, or it is lost"
-    for step in range(3, 8):
-        resumed.update(make_batch(environment, seed=step))
-    assert equal(resumed.state_dict(), learner.state_dict())
-    for ours, theirs in zip(resumed.policy_parameters(), learner.policy_parameters(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 @every
@@ -168,81 +115,6 @@ def test_run_ends_after_so_many_bad_updates_in_a_row(name):
 
 @every
 @both
-def test_halves_of_an_update_equal_the_whole(name, backend):
-    whole, environment = learner_and_environment(name, backend)
-    halves, _ = learner_and_environment(name, backend)
-    for step in range(4):
-        batch = make_batch(environment, seed=step)
-        first = whole.update(batch)
-        second = halves.apply(halves.gradient(batch))
-        assert first.metrics == second.metrics
-    assert equal(whole.state_dict(), halves.state_dict())
-
-
-@every
-@both
-def test_replicas_that_average_stay_equal(name, backend):
-    environment = environment_for(name)
-    config = make_config(name, backend=backend)
-    replicas = [make_learner(config, environment, seed=seed) for seed in (0, 1)]
-    own_noise = replicas[1].state_dict()["random_state"]
-    replicas[1].load_state_dict({**replicas[0].state_dict(), "random_state": own_noise})
-    for step in range(4):
-        gradients = [
-            replica.gradient(make_batch(environment, seed=10 * step + index)).copy()
-            for index, replica in enumerate(replicas)
-        ]
-        mean = (gradients[0] + gradients[1]) / 2
-        assert (gradients[0] != gradients[1]).any()
-        for replica in replicas:
-            assert replica.apply(mean.copy()).updates == 1
-    states = [replica.state_dict() for replica in replicas]
-    for kind in ("parameters", "targets", "first_moment", "second_moment", "updates"):
-        assert equal(states[0][kind], states[1][kind]), kind
-
-
-@every
-def test_gradients_of_another_optimizer_are_applied_by_the_owner(name):
-    environment = environment_for(name)
-    owner = make_learner(make_config(name), environment)
-    worker = make_learner(make_config(name), environment)
-    worker.reseed(1)
-    for step in range(4):
-        worker.adopt(*owner.networks(), step)
-        gradient = worker.gradient(make_batch(environment, seed=step))
-        assert worker.hand_over().priority.shape == (8,)
-        report = owner.apply(gradient.copy())
-        assert report.updates == 1 and report.priority is None, "it has seen no batch"
-    alone = make_learner(make_config(name), environment)
-    alone.reseed(1)
-    for step in range(4):
-        alone.update(make_batch(environment, seed=step))
-    assert equal(owner.state_dict()["parameters"], alone.state_dict()["parameters"])
-    assert equal(owner.state_dict()["targets"], alone.state_dict()["targets"])
-
-
-@every
-@both
-def test_step_depends_on_the_vector_alone(name, backend):
-    """Not on what one's own batch said: replicas that average would go different ways."""
-    sick, environment = learner_and_environment(name, backend)
-    well, _ = learner_and_environment(name, backend)
-    batch = make_batch(environment)
-    reward = batch.reward.copy()
-    reward[0] = np.inf  # a loss that is linear in large errors has a finite slope here
-    vector = well.gradient(batch).copy()
-    poisoned = sick.gradient(changed(batch, reward=reward)).copy()
-    assert not np.isfinite(poisoned).all(), "the vector says that something is not finite"
-    for learner in (sick, well):
-        assert learner.apply(vector.copy()).updates == 1
-    assert equal(sick.shared_state(), well.shared_state())
-    for learner in (sick, well):
-        assert learner.apply(poisoned.copy()).skipped == 1
-    assert equal(sick.shared_state(), well.shared_state())
-
-
-@every
-@both
 def test_scale_multiplies_the_step_size(name, backend):
     """Adam's first step is its step size, whatever the gradient: half of it moves half as far."""
     whole, environment = learner_and_environment(name, backend)
@@ -279,23 +151,6 @@ def test_turn_says_whether_the_policy_is_due():
 
 
 @every
-def test_batch_that_is_handed_over_speaks_once(name):
-    learner, environment = learner_and_environment(name)
-    twin, _ = learner_and_environment(name)
-    batch = make_batch(environment)
-    vector = learner.gradient(batch).copy()
-    said, whole = learner.hand_over(), twin.update(batch)
-    assert (said.updates, said.skipped) == (0, 0)
-    np.testing.assert_array_equal(said.priority, whole.priority)
-    assert said.metrics.items() <= whole.metrics.items()
-    report = learner.apply(vector)
-    assert report.updates == 1 and report.priority is None
-    assert said.metrics.keys().isdisjoint(report.metrics)
-    learner.gradient(changed(batch, reward=np.full(8, np.nan, np.float32)))
-    assert learner.hand_over().priority is None
-
-
-@every
 def test_shared_state_is_what_replicas_have_alike(name):
     learner, environment = learner_and_environment(name)
     state, shared = learner.state_dict(), learner.shared_state()
@@ -306,15 +161,6 @@ def test_shared_state_is_what_replicas_have_alike(name):
     for key in ("parameters", "first_moment", "second_moment", "updates"):
         assert not equal(shared[key], learner.shared_state()[key]), key
     assert equal(shared, {k: state[k] for k in shared}), "it is a copy"
-
-
-@every
-@both
-def test_exchanged_is_the_length_of_the_longest_vector(name, backend):
-    learner, environment = learner_and_environment(name, backend)
-    size = make_config(name).exchanged(environment)
-    assert len(learner.gradient(make_batch(environment), turn=4)) == size
-    assert {len(vector) for vector in learner.networks()} == {size}
 
 
 @pytest.mark.parametrize("name", ["sac", "dsac", "dsact"])
@@ -329,25 +175,6 @@ def test_replicas_draw_noise_of_their_own(name):
     assert (first != second).any() and (second == third).all()
     fresh = make_learner(make_config(name, policy_delay=1), environment)
     np.testing.assert_array_equal(fresh.gradient(make_batch(environment)), first)
-
-
-@every
-def test_gradient_that_is_not_finite_is_skipped_by_all_replicas(name):
-    learner, environment = learner_and_environment(name)
-    before = learner.state_dict()
-    gradient = learner.gradient(make_batch(environment))
-    gradient[5] = np.nan
-    assert learner.apply(gradient).skipped == 1
-    assert equal(before["parameters"], learner.state_dict()["parameters"])
-
-
-@every
-def test_policy_parameters_are_as_the_fields_say(name):
-    learner, environment = learner_and_environment(name)
-    fields = make_config(name).policy_fields(environment)
-    parameters = learner.policy_parameters()
-    assert [p.shape for p in parameters] == [f.shape for f in fields]
-    assert {p.dtype for p in parameters} == {np.dtype(np.float32)}
 
 
 @every
@@ -378,17 +205,6 @@ def test_first_targets_are_copies_that_do_not_move_with_the_networks(name):
 
 
 @every
-def test_batch_is_only_read(name):
-    learner, environment = learner_and_environment(name)
-    batch, untouched = make_batch(environment), make_batch(environment)
-    for column in ("obs", "action", "reward", "discount", "next_obs", "weight"):
-        getattr(batch, column).flags.writeable = False
-    for _ in range(2):
-        learner.update(batch)
-    np.testing.assert_array_equal(batch.obs, untouched.obs)
-
-
-@every
 def test_numbers_of_rows_may_change(name):
     learner, environment = learner_and_environment(name)
     for rows in (8, 3, 1, 16, 8, 5, 7, 2):
@@ -409,21 +225,6 @@ def test_weights_of_zero_silence_rows(name):
     ours = learner.gradient(changed(batch, weight=weight))
     theirs = twin.gradient(changed(batch, weight=weight, reward=reward))
     np.testing.assert_array_equal(ours, theirs)
-
-
-@every
-def test_state_is_made_of_plain_values(name):
-    learner, environment = learner_and_environment(name)
-    learner.update(make_batch(environment))
-
-    def plain(value):
-        if isinstance(value, dict):
-            return all(isinstance(k, str) and plain(v) for k, v in value.items())
-        return isinstance(value, (np.ndarray, int, float, str))
-
-    state = learner.state_dict()
-    assert plain(state)
-    json.loads(state["random_state"])
 
 
 @every
@@ -520,28 +321,6 @@ def test_neither_configuration_nor_policy_nor_learner_imports_torch():
             f"assert 'torch' not in sys.modules, {name!r}\n"
         )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
-
-
-@every
-def test_composite_observations_are_seen(name):
-    """A Dict observation is one structured array; every part reaches the network."""
-    import msgspec
-
-    position = SpaceSpec("box", (2,), "float32", low=(-1.0,), high=(1.0,))
-    mode = SpaceSpec("discrete", (), "int64", n=3)
-    space = SpaceSpec.composite((("position", position), ("mode", mode)))
-    environment = msgspec.structs.replace(environment_for(name), observation=space)
-    batch = make_batch(environment_for(name))
-    rng = np.random.default_rng(0)
-
-    def rows():
-        obs = np.zeros(8, space.row_dtype)
-        obs["position"] = rng.normal(size=(8, 2))
-        obs["mode"] = rng.integers(0, 3, 8)
-        return obs
-
-    learner = make_learner(make_config(name), environment)
-    assert learner.update(changed(batch, obs=rows(), next_obs=rows())).updates == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

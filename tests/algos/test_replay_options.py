@@ -324,31 +324,6 @@ def test_resumed_learner_goes_on_with_the_rate_that_is_left():
     assert rates[0] == rates[1] < config.learning_rate
 
 
-@every
-@both
-def test_resumed_learner_with_every_option_equals_one_that_never_stopped(name, backend):
-    environment = environment_for(name)
-    config = make_config(
-        name,
-        backend=backend,
-        normalize_observations=True,
-        learning_rate_schedule="linear",
-        max_grad_norm=0.5,
-    )
-
-    def steps(learner, first, last):
-        for step in range(first, last):
-            learner.update(changed(raw_batch(environment, step), progress=step / 10))
-        return learner
-
-    whole = steps(make_learner(config, environment), 0, 3)
-    resumed = make_learner(config, environment)
-    resumed.load_state_dict(whole.state_dict())
-    ours, theirs = (steps(learner, 3, 6).state_dict() for learner in (resumed, whole))
-    np.testing.assert_equal(ours, theirs)
-    np.testing.assert_array_equal(published(resumed), published(whole))
-
-
 @pytest.mark.parametrize("normalizes", [False, True])
 def test_statistics_can_neither_come_nor_go_with_a_resume(normalizes):
     environment = environment_for("sac")

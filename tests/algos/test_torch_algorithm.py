@@ -26,7 +26,6 @@ from tests.algos.replay_cases import (
     make_config,
     make_learner,
 )
-from tests.forms import slow_but
 
 HERE = "tests.algos.own_networks"
 every = pytest.mark.parametrize("name", ALL)
@@ -120,46 +119,6 @@ def test_every_network_itself_goes_on_from_what_was_learned_by_hand(name):
     for each, values in wanted.items():
         for key, array in as_own(each, values).items():
             np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=1e-5, err_msg=key)
-
-
-KINDS = ["Plain", "Both", "Fourier", "Quiet", "Positions"]
-
-
-@pytest.mark.parametrize(
-    ("name", "network"),
-    slow_but(
-        [*((name, "Quiet") for name in ALL), *(("sac", network) for network in KINDS)],
-        [(name, network) for name in ALL for network in KINDS],
-    ),
-)
-def test_resumed_learner_goes_on_bit_for_bit(name, network):
-    environment = environment_for(name)
-    config = make_config(name, network=f"{HERE}:{network}", hidden_sizes=None)
-    learner, resumed = (make_learner(config, environment) for _ in range(2))
-    for turn in range(2):
-        assert learner.update(make_batch(environment, seed=turn)).updates
-    resumed.load_state_dict(learner.state_dict())
-    for turn in range(2, 4):
-        reports = [each.update(make_batch(environment, seed=turn)) for each in (learner, resumed)]
-        assert reports[0].metrics == reports[1].metrics
-    for left, right in zip(learner.policy_parameters(), resumed.policy_parameters(), strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-@every
-def test_two_halves_equal_the_whole(name):
-    environment = environment_for(name)
-    config = make_config(name, network=f"{HERE}:Plain")
-    whole, halves = (make_learner(config, environment) for _ in range(2))
-    for turn in range(3):
-        batch = make_batch(environment, seed=turn)
-        first = whole.update(batch)
-        gradient = halves.gradient(batch)
-        assert len(gradient) <= config.exchanged(environment)
-        second = halves.apply(gradient.copy())
-        np.testing.assert_array_equal(first.priority, second.priority)
-    for left, right in zip(whole.policy_parameters(), halves.policy_parameters(), strict=True):
-        np.testing.assert_array_equal(left, right)
 
 
 @every

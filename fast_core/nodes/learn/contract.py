@@ -15,8 +15,8 @@ from fast_core.nodes.learn.devices import replica_device
 from fast_core.policy.checked import check_methods, form
 from fast_core.run.plan import RunPlan
 
-_LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
-_SHARED = ("gradient", "apply", "hand_over", "shared_state", "networks", "adopt", "reseed")
+LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
+SHARED = ("gradient", "apply", "hand_over", "shared_state", "networks", "adopt", "reseed")
 
 
 def make_learner(plan: RunPlan, rank: int = 0) -> Algorithm:
@@ -26,10 +26,10 @@ def make_learner(plan: RunPlan, rank: int = 0) -> Algorithm:
         ConfigError: The blueprint made something else.
     """
     setup, count = plan.learner_setup, plan.optimizers
-    methods: tuple[str, ...] = _LEARNER
+    methods: tuple[str, ...] = LEARNER
     if count > 1:
         setup = replace(setup, device=replica_device(setup.device, count, rank))
-        methods = (*_LEARNER, *_SHARED)
+        methods = (*LEARNER, *SHARED)
     learner = plan.blueprint.make_algorithm(plan.environment, setup)
     check_methods(learner, "make_algorithm", methods)
     return learner

@@ -69,23 +69,6 @@ def test_float64_actions_stay_within_bounds_that_float32_rounds_outwards():
 
 
 @pytest.mark.parametrize("name", BOX)
-def test_actions_have_the_environments_shape_and_type(name):
-    environment = box_environment()
-    action = SpaceSpec("box", (2, 1), "float64", low=(-1.0,), high=(1.0,))
-    environment = msgspec.structs.replace(environment, action=action)
-    config = make_config(name)
-    policy = acting(config, environment)
-    field = config.action_field(environment)
-    for explore in (False, True):
-        output = policy.act(observations(4), noise=draw(config, environment, 4), explore=explore)
-        assert output.action.shape == (4, *field.shape) and output.action.dtype == field.dtype
-        assert output.behaviour_log_prob.shape == (4,)
-        assert output.behaviour_log_prob.dtype == np.float32
-        taken = policy.environment_action(output.action)
-        assert taken.shape == (4, 2, 1) and taken.dtype == np.float64
-
-
-@pytest.mark.parametrize("name", BOX)
 def test_before_the_first_update_actions_are_spread_evenly_over_the_box(name):
     environment = box_environment(low=(-1.0, -2.0), high=(3.0, 2.0))
     config = make_config(name)

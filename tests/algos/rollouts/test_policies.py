@@ -70,22 +70,6 @@ def test_policy_computes_the_network_it_was_given(make_environment, backend):
     np.testing.assert_allclose(output.behaviour_log_prob, log_probs.max(axis=1), atol=1e-5)
 
 
-def test_same_inputs_give_the_same_bits_after_other_calls(make_environment):
-    config = PPOConfig()
-    environment = make_environment()
-    policy = load(
-        config.make_policy(environment, PolicySetup("numpy")),
-        random_parameters(config, environment),
-    )
-    rng = np.random.default_rng(3)
-    obs, noise = rng.normal(size=(16, 3)).astype(np.float32), rng.random(16, dtype=np.float32)
-    action, log_prob = (a.copy() for a in policy.act(obs, noise=noise, explore=True)[:2])
-    policy.act(obs[:5] * 7, noise=noise[:5], explore=True)
-    policy.act(obs * -3, noise=noise, explore=False)
-    again = policy.act(obs, noise=noise, explore=True)
-    assert (again.action == action).all() and (again.behaviour_log_prob == log_prob).all()
-
-
 def test_parameters_are_copied_at_load(make_environment):
     config = PPOConfig()
     environment = make_environment()
