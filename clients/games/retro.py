@@ -73,12 +73,7 @@ class RetroGame(gymnasium.Env[Frame, Any]):
             ConfigError: stable-retro or OpenCV is not installed, there is no such game, state,
                 button or value, or another emulator runs in this process.
         """
-        _check(frame_skip, screen_size, noop_max, repeat_action_probability)
-        if turbo and frame_skip < 2:
-            raise ConfigError(
-                f"environment.kwargs.turbo needs a frame_skip of at least 2, in whose second half "
-                f"buttons are let go; got {frame_skip!r}"
-            )
+        _check(frame_skip, screen_size, noop_max, repeat_action_probability, turbo)
         self._cv2 = _import("cv2", "opencv-python-headless")
         self._retro = _make(game, state, scenario, actions)
         self._presses = self._chosen(actions)
@@ -193,7 +188,9 @@ class RetroGame(gymnasium.Env[Frame, Any]):
         self._retro.close()
 
 
-def _check(frame_skip: int, screen_size: int, noop_max: int, probability: float) -> None:
+def _check(
+    frame_skip: int, screen_size: int, noop_max: int, probability: float, turbo: Sequence[str]
+) -> None:
     least = {"frame_skip": (frame_skip, 1), "screen_size": (screen_size, 1)}
     least["noop_max"] = (noop_max, 0)
     for name, (value, low) in least.items():
@@ -205,6 +202,11 @@ def _check(frame_skip: int, screen_size: int, noop_max: int, probability: float)
         raise ConfigError(
             "environment.kwargs.repeat_action_probability must be at least 0 and below 1; got "
             f"{probability!r}"
+        )
+    if turbo and frame_skip < 2:
+        raise ConfigError(
+            "environment.kwargs.turbo needs a frame_skip of at least 2, in whose second half "
+            f"buttons are let go; got {frame_skip!r}"
         )
 
 
