@@ -51,13 +51,11 @@ def probe_batch(
 def _repeats(
     config: EnvironmentConfig, seed: int, number: int, before: Before, digest: bytes, state: bytes
 ) -> bool:
-    """Whether a fresh batch gives the same, and another comes back to where the first one was."""
+    """Whether a fresh batch gives the same, and comes back to where the first one was."""
     with _batch(config, seed, number, before) as batch:
         _disturb()
         if _play(batch, seed, before) != digest:
             return False
-    with _batch(config, seed, number, before) as batch:
-        _disturb()
         row = batch.spec.row
         before("call")
         return not batch.restore(state, np.zeros((_ENVS, *row.shape), row.row_dtype))

@@ -62,6 +62,17 @@ class Forgetful(Walk):
         return self.at[places]
 
 
+class SeededOnce(Walk):
+    """Draws where to begin from the seed of its first episode alone."""
+
+    generator: Any = None
+
+    def begin(self, places: Any, seeds: Sequence[int], *, forced: bool) -> object:
+        self.generator = self.generator or np.random.default_rng(seeds[0])
+        self.at[places, 0] = self.generator.integers(100, 200, len(places))
+        return self.at[places]
+
+
 class Stepless(Backend):
     """Lacks everything but the beginning."""
 
@@ -160,10 +171,11 @@ def test_what_is_wrong_with_a_step_is_said_with_the_place(name: str, said: str) 
 
 
 @pytest.mark.parametrize(
-    ("name", "repeats"), [("Walk", True), ("Unseeded", False), ("Forgetful", False)]
+    ("name", "repeats"),
+    [("Walk", True), ("Unseeded", False), ("Forgetful", False), ("SeededOnce", False)],
 )
 def test_a_backend_is_repeatable_where_it_says_so_and_does(name: str, repeats: bool) -> None:
-    assert probe(of(name, kwargs={"limit": 7}), 0).repeatable is repeats
+    assert probe(of(name), 0).repeatable is repeats
 
 
 def test_without_one_that_is_made_alone_policies_are_evaluated_in_a_batch() -> None:
