@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import ShardRollout
 from fast_core.errors import SegmentError
 from fast_core.events import RolloutRef
+from fast_core.run.columns import collected_columns
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -29,7 +30,7 @@ class RolloutReader:
         self._stores = {shard: memory.rollouts(shard) for shard in plan.shards}
         self._first = plan.shards.start
         self._history = plan.environment.frames - 1
-        self._declared = [column.name for column in plan.blueprint.columns(plan.environment)]
+        self._declared = [column.name for column in collected_columns(plan)]
 
     def view(self, ref: RolloutRef) -> ShardRollout:
         """The rollout ``ref``; its arrays are views of shared memory and may be written to.

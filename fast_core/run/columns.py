@@ -21,8 +21,13 @@ def rollout_fields(plan: RunPlan) -> tuple[Column, ...]:
 
     Those that the algorithm declares come last.
     """
+    return (*_usual(plan), *collected_columns(plan))
+
+
+def collected_columns(plan: RunPlan) -> tuple[Column, ...]:
+    """The columns that the algorithm declares and env nodes write."""
     declared = plan.blueprint.columns(plan.environment)
-    return (*_usual(plan), *(column for column in declared if column.writer != "learner"))
+    return tuple(column for column in declared if column.writer != "learner")
 
 
 def _usual(plan: RunPlan) -> tuple[Column, ...]:

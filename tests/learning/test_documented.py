@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.learning.training import evaluations, train
+from tests.process.harness import read_lines
 
 pytestmark = [pytest.mark.learning, pytest.mark.process]
 
@@ -39,6 +40,20 @@ def test_configuration_reaches_the_score_that_it_states(
 ) -> None:
     run = train(tmp_path, str(path), "seed=0")
     assert evaluations(run)[-1][1] >= score
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "costs"), [(0.1, 18.0, (0.0, 0.1)), (1.0, 35.0, (0.5, 1.0))]
+)
+def test_constraint_of_the_example_is_kept_while_rewards_are_gained(
+    tmp_path: Path, limit: float, least: float, costs: tuple[float, float]
+) -> None:
+    """Chance earns 8; whoever may cost what he likes is twice as fast as whoever may not."""
+    given = ("seed=0", "stop.env_steps=20_000", f"algorithm.cost_limit={limit}")
+    run = train(tmp_path, str(ROOT / "examples" / "ppo_lagrangian.yaml"), *given)
+    values = [row["values"] for row in read_lines(run / "metrics.jsonl")]
+    cost = next(each["eval_info/mean_cost"] for each in values if "eval_info/mean_cost" in each)
+    assert evaluations(run)[-1][1] >= least and costs[0] <= cost <= costs[1]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fast_core.launcher.checkpoints.store import newest_valid
+from tests.nodes.counting import COSTLY
 from tests.process.harness import (
     Launched,
     Workplace,
@@ -69,6 +70,13 @@ OWN: dict[str, Any] = TOGETHER | {
     }
 }
 
+# An algorithm of a user's, with columns of the environment, of its policy and of its learner.
+DECLARED: dict[str, Any] = CONTINUOUS | {
+    "environment": {"id": COSTLY},
+    "algorithm": {"name": "tests.process.declaring:DeclaringConfig"},
+    "replay": CONTINUOUS["replay"] | {"prioritized": False},
+}
+
 # Rows of 5 KiB: a checkpoint of them takes several turns of the replay node, between draws.
 PICTURES: dict[str, Any] = DISCRETE | {
     "environment": {
@@ -86,6 +94,7 @@ TASKS = {
     "two optimizers": TOGETHER,
     "options": OPTIONS,
     "own networks": OWN,
+    "declared columns": DECLARED,
 }
 
 # Longer than any test waits, with everything that may be killed.

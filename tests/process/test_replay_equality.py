@@ -64,6 +64,7 @@ CASES = (
     ("continuous", (1, 2)),
     ("discrete", (4,)),
     ("options", (2,)),
+    ("declared columns", (2,)),
 )
 
 

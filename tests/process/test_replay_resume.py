@@ -39,7 +39,7 @@ def saving(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return config | {"checkpoint": {"every_updates": EVERY, "keep": 100, **changes}}
 
 
-@pytest.mark.parametrize("name", slow_but(["continuous"], CASES))
+@pytest.mark.parametrize("name", slow_but(["continuous", "declared columns"], CASES))
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
 ) -> None:

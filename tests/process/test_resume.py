@@ -34,8 +34,15 @@ TIMES = {"elapsed_s": 0.0} | {
 
 UNREWARDED = task("FrozenLake-v1")  # a checkpoint in the middle of most counts
 UNREWARDED["environment"] |= {"no_reward_timeout_steps": 5, "no_reward_penalty": -0.5}
-CASES = {**TASKS, "cut without reward": UNREWARDED}
-RESUMED = ("continuous, normalised", "cut without reward")  # whose choices are discrete
+PRICED = task("examples.road:Road-v0")  # with a column that the environment writes
+PRICED["algorithm"] = {
+    "name": "examples.ppo_lagrangian:PPOLagrangianConfig",
+    "cost_limit": 0.1,
+    **{key: PRICED["algorithm"][key] for key in ("hidden_sizes", "minibatch_size", "epochs")},
+}
+CASES = {**TASKS, "cut without reward": UNREWARDED, "priced": PRICED}
+# The choices of the second one are discrete.
+RESUMED = ("continuous, normalised", "cut without reward", "priced")
 
 
 def config(name: str, **changes: Any) -> dict[str, Any]:

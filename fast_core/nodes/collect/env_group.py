@@ -18,6 +18,7 @@ from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.show.camera import Step, Studio
 from fast_core.run.changes import attributes
+from fast_core.run.columns import collected_columns
 from fast_core.run.plan import RunPlan
 from fast_core.spec import written_by
 
@@ -75,7 +76,7 @@ class EnvGroup:
         count = len(self.envs)
         self._begun = progress[ProgressWord.BEGUN :][:count]
         self.goes_on = [False] * count
-        columns = plan.blueprint.columns(environment)
+        columns = collected_columns(plan)
         config = replace(plan.config.environment, attributes=attributes(plan.config, plan.changed))
         self.batch: EnvBatch = make_batch(
             config,

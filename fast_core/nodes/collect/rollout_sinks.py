@@ -10,7 +10,7 @@ import numpy as np
 
 from fast_core.events import RolloutOrder
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
-from fast_core.run.columns import rollout_fields
+from fast_core.run.columns import collected_columns, rollout_fields
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -77,7 +77,7 @@ class ReplayRollouts:
         room = memoryview(mmap.mmap(-1, RolloutStore.nbytes(*shape)))  # aligned to a page
         self._slot = RolloutStore.create(room, *shape).slot(0)
         self._history = plan.environment.frames - 1
-        self._declared = [each.name for each in plan.blueprint.columns(plan.environment)]
+        self._declared = [each.name for each in collected_columns(plan)]
         self._log: ReplayLog  # both from the first `open` on
         self._append: Callable[[], None] | None = None
 
