@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.events import EndRun, Followed, Ready, Respawn, Tick, Train
+from fast_core.events import EndRun, Followed, Ready, Respawn, Train
 from tests.scheduler.simulation import World, make_settings, simulate
 from tests.scheduler.test_stages import told
 from tests.scheduler.test_training import collect_all, train_one
@@ -50,7 +50,7 @@ def test_learner_goes_on_to_the_next_ticket_while_a_follower_has_the_first() -> 
 
 
 def test_follower_that_comes_back_gets_what_it_has_not_answered() -> None:
-    world = followed(restarts={"policy": 2}, degree=1, slots_per_shard=2)
+    world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
     collect_all(world)
     world.start("census")
     assert told(world.kill("census"), Respawn)
@@ -63,11 +63,18 @@ def test_follower_that_comes_back_gets_what_it_has_not_answered() -> None:
     assert settled(world) == 0
     world.deliver(Followed("census", 0))
     assert settled(world) == 1
+
+
+def test_follower_that_comes_back_gets_nothing_twice_that_it_has_answered() -> None:
+    world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
+    collect_all(world)
+    world.start("census")
+    world.finish("census")
+    collect_all(world)
     world.kill("census")
-    world.now_s += 100.0
-    world.deliver(Tick())
     world.start("census")
     sends = world.deliver(Ready("census", 0))
+    assert settled(world) == 0, "the learner is at it"
     assert [command.ticket for _, command in told(sends, Train)] == [1]
 
 
