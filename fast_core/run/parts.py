@@ -219,9 +219,8 @@ class Added(Part):
             yield Role(extra.node_name, extra.node, settings=extra.settings)
 
     def identity(self, config: RunConfig) -> dict[str, object]:
-        """All of them, and the user's parts if there are any."""
-        nodes = config.nodes
-        return {"nodes.extra": nodes.extra} | ({"nodes.parts": nodes.parts} if nodes.parts else {})
+        """All of them, and the user's parts."""
+        return {"nodes.extra": config.nodes.extra, "nodes.parts": config.nodes.parts}
 
 
 class Watch(Part):

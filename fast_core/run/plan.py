@@ -202,11 +202,6 @@ class RunPlan:
         return range(group * envs // self.groups, (group + 1) * envs // self.groups)
 
     @property
-    def evaluates(self) -> bool:
-        """Whether the run has an evaluator."""
-        return self.config.evaluation.every_env_steps is not None
-
-    @property
     def saves(self) -> bool:
         """Whether the run writes checkpoints."""
         checkpoint = self.config.checkpoint
@@ -229,7 +224,7 @@ class RunPlan:
         shards = math.ceil(rollout.shards / len(self.names.env))
         evaluation = self.config.evaluation
         # the evaluator makes those of each of its environments before it is ready
-        stages = 1 + len(evaluation.environments) if self.evaluates else 0
+        stages = 1 + len(evaluation.environments) if self.names.evaluator else 0
         most = max(shards * rollout.envs_per_shard, stages * evaluation.envs)
         return limit_s + 2 * self.made_s * most
 

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from fast_core.config import ExtraNodeConfig, NodesConfig, PartConfig, RunConfig
-from fast_core.errors import ConfigError, TopologyError
+from fast_core.errors import ConfigError, OtherRun, TopologyError
 from fast_core.events import Command, Followed, Ready, Save, Saved, Train
+from fast_core.launcher.checkpoints.store import check_identity
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import Structure, Trace
 from fast_core.node import Node, Part, Role, RunPlan
+from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.parts import roles_of
 from fast_core.run.structures import structures
 from tests.nodes.stage import make_config, make_run_plan
@@ -108,9 +110,17 @@ def test_nodes_are_given_what_a_part_said_not_the_part(tmp_path: Path) -> None:
     assert [row.name for row in plan.own] == ["counts"]
 
 
-def test_run_with_parts_goes_on_only_with_the_same() -> None:
-    assert "nodes.parts" not in identity(make_config()), "as in checkpoints of before"
-    assert identity(config_with(counting())) != identity(config_with(counting(words=4)))
+def test_run_goes_on_only_with_the_parts_that_it_had() -> None:
+    without, one, other = (
+        identity(make_config(nodes=NodesConfig(parts=parts)))
+        for parts in ((), (counting(),), (counting(words=4),))
+    )
+    path, before = Path("c"), dict(without)
+    del before["nodes.parts"]  # a checkpoint of when there were none
+    check_identity(Manifest(1, 0, 0, before, {}), without, path, "x.yaml")
+    for saved, wanted in ((one, other), (one, without), (without, one), (before, one)):
+        with pytest.raises(OtherRun, match=r"nodes\.parts must be as in the checkpoint"):
+            check_identity(Manifest(1, 0, 0, saved, {}), wanted, path, "x.yaml")
 
 
 def test_key_and_names_are_those_of_the_configuration() -> None:

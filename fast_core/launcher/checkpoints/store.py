@@ -29,7 +29,8 @@ from fast_core.run.checkpoint_files import (
 from fast_core.system.durable import sync_directory, write_durably
 
 SCHEDULER_FILE = "scheduler.msgpack"
-BEFORE = {"environment.wrappers": "[]"}  # what it stands for where a checkpoint is too old for it
+# What a key stands for where a checkpoint is too old for it.
+BEFORE = {"environment.wrappers": "[]", "nodes.parts": "[]"}
 _COPY_TRIES = 3
 _BAD, _PARTIAL = ".damaged", ".tmp"
 
