@@ -23,6 +23,16 @@ def test_message_reaches_every_node_that_declares_it() -> None:
     assert world.scheduler.handle(NEWS, 0.0) == [("first", NEWS), ("second", NEWS)]
 
 
+def test_message_to_a_node_that_comes_back_is_not_sent_before() -> None:
+    world = World(settings(restarts={"policy": 1}))  # type: ignore[arg-type]
+    world.make_ready()
+    world.kill("first")
+    assert world.scheduler.handle(NEWS, 0.0) == [("second", NEWS)]
+    world.start("first")
+    world.finish("first")
+    assert world.scheduler.handle(NEWS, 0.0) == [("first", NEWS), ("second", NEWS)]
+
+
 @pytest.mark.parametrize(
     ("envelope", "text"),
     [
