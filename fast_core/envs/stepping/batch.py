@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +32,6 @@ from fast_core.errors import EnvironmentFailed
 from fast_core.seeding import EpisodeSeeds
 from fast_core.spec import Column, EnvironmentSpec
 
-# Told before an environment that is tried out is made, or else called, to limit how long it takes.
-Before = Callable[[Literal["make", "call"]], None]
 Flags = NDArray[np.bool_]
 
 _NEVER = 1 << 62

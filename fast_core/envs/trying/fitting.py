@@ -10,7 +10,7 @@ from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.playing.evaluated import evaluated
 from fast_core.envs.playing.rendering import drawing, explained
-from fast_core.envs.stepping.batch import Before
+from fast_core.envs.trying import Before
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed

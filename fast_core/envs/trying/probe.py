@@ -13,7 +13,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import check_gymnasium
 from fast_core.envs.masks import random_action
-from fast_core.envs.stepping.batch import Before
+from fast_core.envs.trying import Before
 from fast_core.envs.trying.short_look import ShortLook
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed, stream

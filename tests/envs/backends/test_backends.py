@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,19 @@ class SeededOnce(Walk):
     def begin(self, places: Any, seeds: Sequence[int], *, forced: bool) -> object:
         self.generator = self.generator or np.random.default_rng(seeds[0])
         self.at[places, 0] = self.generator.integers(100, 200, len(places))
+        return self.at[places]
+
+
+class Told(Walk):
+    """Notes what it is told to begin; its second episode begins at a value that is not finite."""
+
+    def __init__(self, config: EnvironmentConfig, envs: int, *, draws: bool = False) -> None:
+        super().__init__(config, envs)
+        self.told: list[tuple[list[int], bool]] = []
+
+    def begin(self, places: Any, seeds: Sequence[int], *, forced: bool) -> object:
+        self.told.append((places.tolist(), forced))
+        self.at[places, 0] = math.nan if len(self.told) == 2 else 2 + places
         return self.at[places]
 
 
@@ -176,6 +190,17 @@ def test_what_is_wrong_with_a_step_is_said_with_the_place(name: str, said: str) 
 )
 def test_a_backend_is_repeatable_where_it_says_so_and_does(name: str, repeats: bool) -> None:
     assert probe(of(name), 0).repeatable is repeats
+
+
+def test_it_is_told_which_environments_do_not_know_that_their_episodes_ended() -> None:
+    """One comes home in step 2 and begins badly, one in step 3; then the limit ends both."""
+    batch: Any = make_batch(of("Told", kwargs={"limit": 3}), seed=0, shard=0, envs=2)
+    Driver(batch, 2).run(np.zeros((3, 2), np.int64))
+    told = batch._source.told
+    assert told == [([0, 1], True), ([0], False), ([0], True), ([1], False)]
+    Driver(batch, 2).run(np.ones((3, 2), np.int64))
+    assert told[4:] == [([0, 1], True), ([0, 1], True)]
+    assert batch.take_episodes().quarantined == 1
 
 
 def test_without_one_that_is_made_alone_policies_are_evaluated_in_a_batch() -> None:
