@@ -131,6 +131,8 @@ class RunMemory:
 
     def of(self, plan: RunPlan) -> RunMemory:
         """The same memory as one of several learners has it, whose plan this is."""
+        if plan.key == self._key:
+            return self
         seen = copy(self)
         seen._key = plan.key
         seen.parameters = ParameterPack(plan.blueprint.policy_fields(plan.environment))

@@ -180,8 +180,13 @@ class EnvNode(Node):
                 order, current.policy, current.version, lambda: channel.stop_requested
             )
         except EnvironmentFailed as error:
-            self._failure = error.context
+            self._failure = self._named(error, shard.learner)
             raise
+
+    @staticmethod
+    def _named(error: EnvironmentFailed, learner: str) -> dict[str, str]:
+        """The context of a failure; shards are counted among those of their learner."""
+        return {**error.context, "learner": learner} if learner else error.context
 
     # --- with policy nodes ---------------------------------------------------------------------
 
@@ -250,7 +255,7 @@ class EnvNode(Node):
                 studio=self._studio,
             )
         except EnvironmentFailed as error:
-            self._failure = error.context
+            self._failure = self._named(error, self._plan.of_shard(shard).key)
             raise
         self._shards[shard] = built
         if not self._current:

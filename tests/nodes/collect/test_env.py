@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fast_core.config import EnvNodesConfig, NodesConfig
-from fast_core.errors import CheckpointError, FastLoopError
+from fast_core.config import EnvNodesConfig, EvaluationConfig, NodesConfig
+from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.memory import StatsColumn
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.shard import shard_file
 from fast_core.nodes.node import NodeState
+from fast_core.run import parts
 from tests.nodes.stage import Stage, drain, make_config, order
+from tests.process.two_learners import two
 
 
 def publish(stage: Stage, version: int = 0, value: float = 0.0) -> None:
@@ -213,3 +215,29 @@ def test_shards_use_streams_of_their_own(stage: Stage, node: EnvNode) -> None:
     first, second = (stage.memory.rollouts(shard).slot(0) for shard in (0, 1))
     assert not np.array_equal(first["obs"][0], second["obs"][0])
     assert not np.array_equal(first["action"], second["action"])
+
+
+def test_each_shard_is_acted_in_by_the_policy_of_its_learner_which_a_failure_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "learns_of", two)
+    stage = Stage(tmp_path, make_config(evaluation=EvaluationConfig(every_env_steps=None)))
+    for version, key in enumerate(("", "b")):
+        memory = stage.memory.of(stage.plan.of(key))
+        memory.weights().publish(version, memory.parameters.empty())
+    node = EnvNode(stage.context("env-0"))
+    node.setup()
+    for shard in (0, 1):
+        stage.hub.send("env-0", Assign(shard, 1))
+    ready = collect(stage, node, order(0), order(1))
+    assert [(event.shard, event.version) for event in ready] == [(0, 0), (1, 1)]
+
+    def fail(*_: object) -> bool:
+        raise EnvironmentFailed("it broke", {"shard": "0"})
+
+    monkeypatch.setattr(node._shards[1], "collect", fail)
+    with pytest.raises(EnvironmentFailed):
+        collect(stage, node, order(1, 2))
+    assert node.failure_context() == {"shard": "0", "learner": "b"}
+    node.close()
+    stage.close()
