@@ -13,6 +13,7 @@ from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.envs.backends import imported
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.host_nodes import NODE_TARGET
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.places.exchange import steward_of
 from fast_core.launcher.places.hub import PlacedHub
@@ -26,7 +27,7 @@ from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.budget import env_node_count
 from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
-from fast_core.launcher.supervisor import NODE_TARGET, TERMINATE_GRACE_S, Supervisor
+from fast_core.launcher.supervisor import TERMINATE_GRACE_S, Supervisor
 from fast_core.launcher.topology import node_classes, optional_nodes, warm
 from fast_core.launcher.verdict import Findings
 from fast_core.run.memory import RunMemory

@@ -13,25 +13,21 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
-from fast_core.errors import NodeFailed, TransportError
+from fast_core.errors import TransportError
 from fast_core.events import Command, Envelope, Failed, LauncherCommand, NodeExited, Respawn, Stop
-from fast_core.launcher.failures.postmortem import describe_death
-from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
+from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
+from fast_core.launcher.host_nodes import HostNodes
 from fast_core.launcher.places.exchange import FIGURES_S, Exchange, steward_of
 from fast_core.launcher.places.mirrors import HERE, mirrors
 from fast_core.launcher.process_mode import SOCKET_NAME, process_tree
-from fast_core.launcher.processes.start import NodeStart, StewardStart
-from fast_core.launcher.processes.tree import Child, ProcessTree, tail, take
-from fast_core.launcher.processes.watched import describe_exit
-from fast_core.launcher.supervisor import NODE_TARGET
-from fast_core.launcher.topology import node_classes, warm
+from fast_core.launcher.processes.start import StewardStart
+from fast_core.launcher.processes.tree import Child, ProcessTree, take
+from fast_core.launcher.topology import node_classes
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -81,15 +77,14 @@ class Steward:
         wake: int,
     ) -> None:
         """``channel`` leads to the scheduler; ``wake`` is readable when something came of it."""
-        self._plan, self._run, self._tree, self._memory = plan, run, tree, memory
+        self._plan, self._tree = plan, tree
         self._hub, self._channel, self._wake = hub, channel, wake
         self._name = steward_of(place)
         self._own = {name for name, at in plan.places.items() if at == place}
         travels = mirrors(plan, node_classes(plan))
         self._exchange = Exchange(memory, travels, place, HERE)
-        self._stalls = StallDetector(plan, memory)
+        self._nodes = HostNodes(plan, tree, memory, hub, run)
         self._elsewhere = {*plan.names.possible} - self._own
-        self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
         self._stopping: dict[str, float] = {}  # when those must be gone that were told to
         self._known: dict[str, Failed] = {}  # why those end that have not ended yet
         self._figures_s = self._look_s = 0.0
@@ -141,57 +136,31 @@ class Steward:
     # --- nodes ---------------------------------------------------------------------------------
 
     def _spawn(self, command: Respawn) -> None:
-        plan, name = replace(self._plan, changed=command.changed), command.node
-        role = plan.roles[name]
-        self._stopping.pop(name, None)
-        self._begins[name] = NodeStart(
-            plan,
-            role.node_class,
-            role.rank,
-            self._hub.path,
-            self._hub.peer(name),
-            command.life,
-            command.shards,
-        )
-        self._tree.spawn(name, NODE_TARGET, warm=warm(role, plan.config))
+        self._stopping.pop(command.node, None)
+        self._nodes.spawn(command)
 
     def _take_exits(self) -> None:
         for child in self._tree.poll():
             self._carry_up()  # what it said last
             self._hub.retire(child.name)
             self._tell(self._exit_of(child), figures=True)
-        for name, start in list(self._begins.items()):
-            child = self._tree.children[name]
-            if child.pid:
-                del self._begins[name]
-                with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
-                    child.give(start, self._memory.segment.fd)
+        self._nodes.give_plans()
 
     def _exit_of(self, child: Child) -> NodeExited:
-        name, cause = child.name, describe_exit(child.status)
-        if name in self._stopping and child.status in (0, -signal.SIGTERM):
-            return NodeExited(name, "", reaped=True)
-        if (known := self._known.pop(name, None)) is not None:
-            cause = known.error if known.hangs else f"{known.doing}: {known.error}"
-            return NodeExited(name, cause, reaped=True, report=known)
-        log = self._run.log(name)
-        printed = tail(log) if log.is_file() else ""
-        report = describe_death(self._plan, self._memory, name, cause, printed)
-        return NodeExited(name, cause, reaped=True, report=report)
+        if child.name in self._stopping and child.status in (0, -signal.SIGTERM):
+            return NodeExited(child.name, "", reaped=True)
+        return self._nodes.exit_of(child, self._known.pop(child.name, None))
 
     def _look(self, now_s: float) -> None:
         """What nobody tells of: nodes that hang or do not stop, and figures."""
         for name, due_s in self._stopping.items():
             if now_s >= due_s:
-                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+                self._nodes.kill(name)
         if now_s >= self._look_s:
             self._look_s = now_s + CHECK_INTERVAL_S
-            if (stall := self._stalls.check(now_s, self._elsewhere)) is not None:
-                child = self._tree.children[stall.node]
-                stack = self._tree.stack(child, self._run.log(stall.node))
-                stall = msgspec.structs.replace(stall, traceback=stall.traceback or stack)
-                self._known[stall.node] = stall
-                self._tree.send_signal(child, signal.SIGKILL)
+            if (stall := self._nodes.hanging(now_s, self._elsewhere)) is not None:
+                self._known[stall.node] = self._nodes.seen_from_outside(stall)
+                self._nodes.kill(stall.node)
         if now_s >= self._figures_s:
             self._figures_s = now_s + FIGURES_S
             self._tell(None, figures=True)

@@ -5,11 +5,9 @@ One thread, one poll: the router, the fork server's reports, signals, timers.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import replace
 
 import msgspec
 
@@ -18,8 +16,8 @@ from fast_core.errors import NodeFailed, TransportError
 from fast_core.events import Failed, NodeExited, Respawn, StopRequested
 from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
-from fast_core.launcher.failures.postmortem import describe_death
-from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
+from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
+from fast_core.launcher.host_nodes import HostNodes
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.places.exchange import steward_of
 from fast_core.launcher.processes.beginning import EXIT_NEWS_S, PROBE, await_started, give
@@ -28,20 +26,15 @@ from fast_core.launcher.processes.tree import (
     Child,
     ProcessTree,
     innermost,
-    tail,
 )
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.topology import warm
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
-from fast_core.system.process_state import is_traced, process_state, program_without
-from fast_core.system.resources import oom_kills
 
-NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02
 LAST_WORDS_S = 0.02
@@ -71,12 +64,10 @@ class Supervisor:
         self._seen_interrupts = 0
         self._last_save: LastSave | None = None
         self._learners = [memory.stats(name) for name in plan.names.optimizers]
-        self._stalls = StallDetector(plan, memory, self._executes)
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
         self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
-        self._oom_kills = oom_kills()
         self._stewards = {steward_of(place): place for place in sorted({*plan.places.values()})}
-        self._begins: dict[str, NodeStart] = {}  # of children that have no plan yet
+        self._nodes = HostNodes(plan, tree, memory, hub, shell.run)
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
         self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
@@ -89,7 +80,7 @@ class Supervisor:
         """
         optional = self._shell.roster.optional
         starts: dict[str, NodeStart | StewardStart] = {
-            spec.name: NodeStart(self._plan, spec.node_class, spec.rank, self._hub.path)
+            spec.name: self._nodes.start_of(Respawn(spec.name, 1, (), self._plan.changed))
             for spec in specs
             if spec.name not in optional and not spec.place
         }
@@ -192,7 +183,7 @@ class Supervisor:
                 self._shell.take(NodeExited(child.name, describe_exit(child.status)))
             elif child.name in self._plan.names.possible and not known:
                 self._take_exit(child)
-        self._give_plans()
+        self._nodes.give_plans()
 
     def _watch_retired(self, names: Iterable[str]) -> None:
         """Kill those that are to stop and do not; some may have by the time they are named."""
@@ -216,56 +207,31 @@ class Supervisor:
             self._hub.retire(child.name)
             self._shell.take(NodeExited(child.name, "", reaped=True))
             return
-        name, cause = child.name, self._cause(child)
-        if (known := self._shell.roster.dying.pop(name, None)) is not None:
-            report = known[1]
-            cause = f"{report.doing}: {report.error}"
-        else:
-            printed = self._log_tail(name)
-            report = describe_death(self._plan, self._memory, name, cause, printed)
-        event = NodeExited(name, cause, reaped=True, report=report)
+        _, known = self._shell.roster.dying.pop(child.name, (0.0, None))
+        event = self._nodes.exit_of(child, known)
         if self._shell.survives(event):
-            self._hub.retire(name)
+            self._hub.retire(child.name)
         self._shell.take(event)
 
     # --- nodes that come back ------------------------------------------------------------------
 
     def spawn(self, command: Respawn) -> None:
-        """Start a node in the running run: forked now, it gets its plan once its pid is known."""
-        name, role = command.node, self._plan.roles[command.node]
-        if role.place:
+        """Start a node in the running run, or have its steward do so."""
+        name = command.node
+        if name in self._plan.places:
             self._hub.send(name, command)
             return
-        plan = replace(self._plan, changed=command.changed)
-        self._begins[name] = NodeStart(
-            plan,
-            role.node_class,
-            role.rank,
-            self._hub.path,
-            self._hub.peer(name),
-            command.life,
-            command.shards,
-        )
-        limit_s = self._plan.start_timeout_s
-        self._due_s[name] = time.monotonic() + limit_s
+        self._due_s[name] = time.monotonic() + self._plan.start_timeout_s
         try:
-            self._tree.spawn(name, NODE_TARGET, warm=warm(role, plan.config))
+            self._nodes.spawn(command)
         except TransportError as error:
             self._shell.take(NodeExited("fork server", str(error)))
-
-    def _give_plans(self) -> None:
-        for name, start in list(self._begins.items()):
-            child = self._tree.children[name]
-            if child.pid:
-                del self._begins[name]
-                with contextlib.suppress(NodeFailed):  # it is gone; the news of it is on its way
-                    child.give(start, self._memory.segment.fd)
 
     def _end_dying(self, now_s: float) -> None:
         """Kill nodes that hang, and those that raised and do not come to their end."""
         for name, (at_s, _) in self._shell.roster.dying.items():
-            if now_s >= at_s and name in self._tree.children:
-                self._tree.send_signal(self._tree.children[name], signal.SIGKILL)
+            if now_s >= at_s:
+                self._nodes.kill(name)
 
     def _overdue(self, now_s: float) -> Failed | None:
         """A node that was started anew and is not ready in time."""
@@ -298,23 +264,6 @@ class Supervisor:
                 return
             self._hub.wait(left_s)
             self._shell.receive()
-
-    def _cause(self, child: Child) -> str:
-        cause = describe_exit(child.status)
-        if child.status == -signal.SIGKILL:
-            kills = oom_kills()
-            known = kills is not None and self._oom_kills is not None
-            if known and kills > self._oom_kills:  # type: ignore[operator]
-                cause += "; the kernel was out of memory in this control group"
-            else:
-                cause += "; if nobody killed it, the machine was probably out of memory (see dmesg)"
-        return cause
-
-    def _log_tail(self, name: str) -> str:
-        path = self._shell.run.log(name)
-        if not path.is_file():
-            return ""
-        return tail(path)
 
     def _take_interrupts(self) -> None:
         interrupts, now_s = self._interrupts, time.monotonic()
@@ -349,13 +298,9 @@ class Supervisor:
         now_s = time.monotonic()
         shell = self._shell
         gone = shell.roster.gone() | self._plan.places.keys()
-        stall = self._stalls.check(now_s, gone)
-        if stall is not None and is_traced(self._tree.children[stall.node].pid):
-            self._stalls.forgive(stall.node)
-            stall = None
-        stall = stall or self._overdue(now_s)
+        stall = self._nodes.hanging(now_s, gone) or self._overdue(now_s)
         if stall is not None:
-            stall = self._seen_from_outside(stall)
+            stall = self._nodes.seen_from_outside(stall)
             news = NodeExited(stall.node, stall.error, reaped=True, report=stall)
             if self._shell.survives(news):
                 self._shell.roster.dying[stall.node] = (now_s, stall)
@@ -372,26 +317,7 @@ class Supervisor:
             told = [event for _, event in self._shell.roster.restoring.values()]
             restoring = any(event.taken < event.steps for event in told)
             text = late_text(overdue, limit_s, restoring=restoring)
-            self._shell.take(Failed(first, "starting", text, self._stack(first), {}))
-
-    def _seen_from_outside(self, stall: Failed) -> Failed:
-        """With what the kernel says of the process that hangs, and its stack."""
-        state = process_state(self._tree.children[stall.node].pid)
-        context = stall.context | ({"process": state} if state else {})
-        stack = (
-            stall.traceback
-            or self._stack(stall.node)
-            or "It could not be made to write its stack.\n"
-        )
-        return msgspec.structs.replace(stall, traceback=stack, context=context)
-
-    def _executes(self, name: str) -> str:
-        return program_without(self._tree.children[name].pid, self._memory.segment.fd)
-
-    def _stack(self, name: str) -> str:
-        """Where a node that hangs is, as it wrote itself; empty if it can't."""
-        child = self._tree.children.get(name)
-        return "" if child is None else self._tree.stack(child, self._shell.run.log(name))
+            self._shell.take(Failed(first, "starting", text, self._nodes.stack(first), {}))
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -432,7 +358,7 @@ class Supervisor:
     def _describe_kill(self, name: str) -> str:
         limit_s = self._grace_s if self._interrupts.count > 1 else self._plan.grace_s(name)
         text = f"{name} did not stop within {limit_s:g} s (supervision.grace_s) and is killed"
-        place = "" if self._interrupts.count > 1 else innermost(self._stack(name))
+        place = "" if self._interrupts.count > 1 else innermost(self._nodes.stack(name))
         return f"{text}; it was in {place}, see logs/{name}.log" if place else text
 
     @property

@@ -237,7 +237,8 @@ def roster(stage: Stage) -> Roster:
 
 
 def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
-    hub, shell = SimpleNamespace(path="socket"), SimpleNamespace(roster=roster(stage))
+    hub = SimpleNamespace(path="socket", peer=str)
+    shell = SimpleNamespace(roster=roster(stage), run=None)
     supervisor = Supervisor(
         stage.plan,
         tree,  # type: ignore[arg-type]
@@ -282,7 +283,7 @@ class SlowChannel:
         self.said, self.arrived, self.taken = said, False, list[Failed]()
         self.end: EndRun | None = None
         self.failures = SimpleNamespace(has=lambda node: bool(self.taken))
-        self.roster = SimpleNamespace(dying={})
+        self.roster, self.run = SimpleNamespace(dying={}), None
 
     def wait(self, timeout_s: float, others: Sequence[int] = ()) -> list[int]:
         self.arrived = True
@@ -381,7 +382,7 @@ def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
     tree: FakeTree, interrupts: Interrupts, stage: Stage
 ) -> None:
     """One that comes back when the run ends; it has no plan, so nobody can tell it to stop."""
-    child, shell, signals = tree["env-0"], SimpleNamespace(), list[int]()
+    child, shell, signals = tree["env-0"], SimpleNamespace(run=None), list[int]()
     child.pid = 0
     shell.end, shell.stop_nodes, shell.tell_stop = EndRun("failed", ""), list, list
 

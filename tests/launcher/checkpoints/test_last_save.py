@@ -85,7 +85,7 @@ class Told:
         self.so_far = SavedSoFar()
         self.progress = SimpleNamespace(say=lambda text, level: self.lines.append(text))
         self.take = self.events.append
-        self.rounds, self.round_s = 0, lambda now_s: 0.0
+        self.rounds, self.round_s, self.run = 0, lambda now_s: 0.0, None
         self.saving = SimpleNamespace(so_far=lambda: self.so_far)
 
 
