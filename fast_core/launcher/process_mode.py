@@ -15,9 +15,7 @@ from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.host_nodes import NODE_TARGET
 from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.places.exchange import steward_of
-from fast_core.launcher.places.hub import PlacedHub
-from fast_core.launcher.places.mirrors import mirrors
+from fast_core.launcher.places.mirrors import mirrors, stewards_of
 from fast_core.launcher.prepare import needs_torch, resolve
 from fast_core.launcher.processes.beginning import PROBE, ask_probe
 from fast_core.launcher.processes.start import probe_start
@@ -70,13 +68,16 @@ class ProcessMode:
             there = {*self._tree.children, *optional_nodes(plan.config), *plan.places}
             if spec.name not in there:
                 self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec, plan.config))
-        for place in sorted({*plan.places.values()}):
-            self._tree.spawn(steward_of(place), STEWARD_TARGET)
+        for name in stewards_of(plan):
+            self._tree.spawn(name, STEWARD_TARGET)
 
     def hub(self, plan: RunPlan, memory: RunMemory) -> ZmqHub:
         """Listen on a socket file in the folder that ends with the processes."""
         path = str(self._tree.directory / SOCKET_NAME)
         if plan.places:
+            # here, because a run on one host, as most are, does not need it
+            from fast_core.launcher.places.hub import PlacedHub
+
             self._hub = PlacedHub(path, plan, memory, mirrors(plan, node_classes(plan)))
         else:
             self._hub = ZmqHub(path)

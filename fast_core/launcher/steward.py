@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import setproctitle
@@ -22,8 +23,8 @@ from fast_core.errors import TransportError
 from fast_core.events import Command, Envelope, Failed, LauncherCommand, NodeExited, Respawn, Stop
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
-from fast_core.launcher.places.exchange import FIGURES_S, Exchange, steward_of
-from fast_core.launcher.places.mirrors import HERE, mirrors
+from fast_core.launcher.places.exchange import FIGURES_S, Exchange
+from fast_core.launcher.places.mirrors import HERE, held_at, mirrors, steward_of
 from fast_core.launcher.process_mode import SOCKET_NAME, process_tree
 from fast_core.launcher.processes.start import StewardStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, take
@@ -42,7 +43,9 @@ def steward_main(name: str, link: socket.socket) -> int:
     os.close(descriptor)  # of the launcher's memory, which is another host's
     link.close()
     assert isinstance(start, StewardStart)
-    plan, place = start.plan, start.place
+    place, nodes = start.place, node_classes(start.plan)
+    travels = mirrors(start.plan, nodes)
+    plan = replace(start.plan, held=held_at(start.plan, nodes, place))
     for number in {*forks.STOP_SIGNALS} - {signal.SIGTERM}:
         forks.take(number, forks.leave_to_parent)
     for mark in remains.MARKS:  # its processes are its own: who ends the launcher's spares them
@@ -58,7 +61,9 @@ def steward_main(name: str, link: socket.socket) -> int:
         wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         channel = ZmqNodeChannel(start.socket_path, name, lambda: os.eventfd_write(wake, 1))
         stack.callback(channel.close)
-        Steward(plan, place, run, tree, memory, hub, channel, wake).run()
+        exchange = Exchange(memory, travels, place, HERE)
+        nodes_here = HostNodes(plan, tree, memory, hub, run)
+        Steward(plan, place, tree, nodes_here, exchange, hub, channel, wake).run()
     return 0
 
 
@@ -69,22 +74,18 @@ class Steward:
         self,
         plan: RunPlan,
         place: str,
-        run: RunDirectory,
         tree: ProcessTree,
-        memory: RunMemory,
+        nodes: HostNodes,
+        exchange: Exchange,
         hub: ZmqHub,
         channel: ZmqNodeChannel,
         wake: int,
     ) -> None:
         """``channel`` leads to the scheduler; ``wake`` is readable when something came of it."""
-        self._plan, self._tree = plan, tree
+        self._plan, self._tree, self._nodes, self._exchange = plan, tree, nodes, exchange
         self._hub, self._channel, self._wake = hub, channel, wake
         self._name = steward_of(place)
         self._own = {name for name, at in plan.places.items() if at == place}
-        travels = mirrors(plan, node_classes(plan))
-        self._exchange = Exchange(memory, travels, place, HERE)
-        self._nodes = HostNodes(plan, tree, memory, hub, run)
-        self._elsewhere = {*plan.names.possible} - self._own
         self._stopping: dict[str, float] = {}  # when those must be gone that were told to
         self._known: dict[str, Failed] = {}  # why those end that have not ended yet
         self._figures_s = self._look_s = 0.0
@@ -158,7 +159,7 @@ class Steward:
                 self._nodes.kill(name)
         if now_s >= self._look_s:
             self._look_s = now_s + CHECK_INTERVAL_S
-            if (stall := self._nodes.hanging(now_s, self._elsewhere)) is not None:
+            if (stall := self._nodes.hanging(now_s, ())) is not None:
                 self._known[stall.node] = self._nodes.seen_from_outside(stall)
                 self._nodes.kill(stall.node)
         if now_s >= self._figures_s:

@@ -19,7 +19,7 @@ from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
 from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.places.exchange import steward_of
+from fast_core.launcher.places.mirrors import stewards_of
 from fast_core.launcher.processes.beginning import EXIT_NEWS_S, PROBE, await_started, give
 from fast_core.launcher.processes.start import NodeStart, StewardStart
 from fast_core.launcher.processes.tree import (
@@ -66,7 +66,7 @@ class Supervisor:
         self._learners = [memory.stats(name) for name in plan.names.optimizers]
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
         self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
-        self._stewards = {steward_of(place): place for place in sorted({*plan.places.values()})}
+        self._stewards = stewards_of(plan)
         self._nodes = HostNodes(plan, tree, memory, hub, shell.run)
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
         self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop

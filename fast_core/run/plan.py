@@ -105,6 +105,7 @@ class RunPlan:
         follows: Recorded part of a run that this one does again, None for a run of its own.
         kept: Whether the run directory is there when the run has ended.
         places: The host of each node that is not on the launcher's.
+        held: Names of the structures that this host has; None for all of them.
         whole: The plan of the run, where this is that of one of its learners (`of`).
         key: Which one.
     """
@@ -122,6 +123,7 @@ class RunPlan:
     follows: str | None = None
     kept: bool = True
     places: Mapping[str, str] = field(default_factory=dict)
+    held: frozenset[str] | None = None
     whole: RunPlan | None = None
     key: str = ""
 

@@ -73,7 +73,11 @@ GIVEN = frozenset({"doorbell", "pulse", "spans", "stats", "works"})
 
 
 def structures(plan: RunPlan) -> Iterator[Structure]:
-    """Every structure of a run, in the order of their places."""
+    """Every structure of a run that this host has, in the order of their places."""
+    yield from (row for row in _all(plan) if plan.held is None or row.name in plan.held)
+
+
+def _all(plan: RunPlan) -> Iterator[Structure]:
     yield from _of_nodes(plan)
     for part in plan.parts:
         yield from part.structures(plan)

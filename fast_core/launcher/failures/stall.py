@@ -136,6 +136,7 @@ class StallDetector:
         self._progress = [
             [memory.progress(shard, group) for group in range(plan.groups)]
             for shard in range(plan.config.rollout.shards)
+            if f"progress/{shard}.0" in memory  # else no node of this host executes any
         ]
         self._watched: dict[str, _Watched] = {}
         for node in memory.all_stats():

@@ -53,11 +53,6 @@ _events = MsgpackDecoder[Any](WireEvent | NodeExited)
 _commands = MsgpackDecoder[Any](WireCommand | LauncherCommand)
 
 
-def steward_of(place: str) -> str:
-    """The name under which the steward of a host is known."""
-    return f"steward@{place}"
-
-
 class Exchange:
     """One host's end of what it tells another one, and is told by it.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.events import Command, Envelope, Event, Late, LauncherCommand
-from fast_core.launcher.places.exchange import KIND, Exchange, steward_of
-from fast_core.launcher.places.mirrors import HERE, Mirror
+from fast_core.launcher.places.exchange import KIND, Exchange
+from fast_core.launcher.places.mirrors import HERE, Mirror, steward_of, stewards_of
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -22,8 +22,8 @@ class PlacedHub(ZmqHub):
         super().__init__(path)
         self._places, mirrors = plan.places, tuple(mirrors)
         self._exchanges = {
-            steward_of(place): Exchange(memory, mirrors, HERE, place)
-            for place in sorted({*plan.places.values()})
+            name: Exchange(memory, mirrors, HERE, place)
+            for name, place in stewards_of(plan).items()
         }
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:

@@ -13,12 +13,22 @@ from typing import NamedTuple
 from fast_core.errors import TopologyError
 from fast_core.events import Transform
 from fast_core.launcher.ownership import LAUNCHER_READS, readers_of, writers_of
-from fast_core.memory import Mailbox, Structure, carrier_of
+from fast_core.memory import Doorbell, Mailbox, Structure, carrier_of
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 
 HERE = ""  # the launcher's own host
+
+
+def steward_of(place: str) -> str:
+    """The name under which the steward of a host is known."""
+    return f"steward@{place}"
+
+
+def stewards_of(plan: RunPlan) -> dict[str, str]:
+    """The hosts beside the launcher's, each by the name of its steward."""
+    return {steward_of(place): place for place in sorted({*plan.places.values()})}
 
 
 class Mirror(NamedTuple):
@@ -44,6 +54,16 @@ def mirrors(plan: RunPlan, nodes: Mapping[str, type[Node]]) -> tuple[Mirror, ...
     if not plan.places:
         return ()
     return tuple(mirror for row in structures(plan) for mirror in _of(row, plan, nodes))
+
+
+def held_at(plan: RunPlan, nodes: Mapping[str, type[Node]], place: str) -> frozenset[str]:
+    """What a host has of a run's memory: all that a node there writes or reads, and every bell."""
+    own = {name for name, role in plan.roles.items() if role.place == place}
+    return frozenset(
+        row.name
+        for row in structures(plan)
+        if row.kind is Doorbell or own & (writers_of(row, nodes) | readers_of(row, nodes))
+    )
 
 
 def _of(row: Structure, plan: RunPlan, nodes: Mapping[str, type[Node]]) -> Iterator[Mirror]:

@@ -18,8 +18,9 @@ from fast_core.config import (
     RunConfig,
 )
 from fast_core.errors import TopologyError
-from fast_core.launcher.places.mirrors import HERE, mirrors
-from fast_core.launcher.wiring import node_class
+from fast_core.launcher.places.mirrors import HERE, held_at, mirrors
+from fast_core.launcher.topology import node_classes
+from fast_core.run.structures import structures
 from tests.nodes.stage import make_config, make_run_plan
 
 FAR = "b"
@@ -32,7 +33,7 @@ def travelling(
     """Names of what travels, by where from and where to."""
     config = config or make_config(nodes=NodesConfig(env=EnvNodesConfig(count=2)))
     plan = replace(make_run_plan(folder, config), places=places)
-    nodes = {name: node_class(role.node_class) for name, role in plan.roles.items()}
+    nodes = node_classes(plan)
     found: dict[tuple[str, str], set[str]] = {}
     for row, source, target in mirrors(plan, nodes):
         found.setdefault((source, target), set()).add(row.name)
@@ -74,6 +75,22 @@ def test_logs_of_replay_come_and_what_its_node_asks_the_optimizer_stays(tmp_path
     families = {name.partition("/")[0] for name in found[FAR, HERE]}
     assert families == FIGURES | {"replay", "progress"}
     assert found[HERE, FAR] == {"weights"}
+
+
+def test_host_has_what_its_nodes_write_or_read_and_nothing_else(tmp_path: Path) -> None:
+    config = make_config(nodes=NodesConfig(env=EnvNodesConfig(count=2)))
+    plan = replace(make_run_plan(tmp_path, config), places={"env-1": "b", "evaluator-0": "c"})
+    nodes = node_classes(plan)
+    held = {
+        place: {row.name for row in structures(replace(plan, held=held_at(plan, nodes, place)))}
+        for place in "bc"
+    }
+    bells = {f"doorbell/{name}" for name in plan.names.possible}
+    shards = {f"{family}/{k}" for family in ("rollouts",) for k in range(2)}
+    assert held["b"] - figures("env-1") == bells | shards | {"weights"} | {
+        f"progress/{k}.0" for k in range(2)
+    }
+    assert held["c"] - figures("evaluator-0") == bells | {"evaluation"}
 
 
 @pytest.mark.parametrize(
