@@ -152,7 +152,7 @@ class Node(ABC):
         return False
 
     def close(self) -> None:  # noqa: B027 - optional for subclasses
-        """Let go of everything; called once, also after a failure."""
+        """Let go of everything; after a failure too, also one of `setup`, and perhaps twice."""
 
     def failure_context(self) -> dict[str, str]:
         """Facts for a crash report, by name."""

@@ -8,5 +8,12 @@ from fast_core.errors import ContractBroken
 from fast_core.testing.algorithm import check_algorithm
 from fast_core.testing.environment import check_environment
 from fast_core.testing.memory_kind import check_memory_kind
+from fast_core.testing.node import check_node
 
-__all__ = ["ContractBroken", "check_algorithm", "check_environment", "check_memory_kind"]
+__all__ = [
+    "ContractBroken",
+    "check_algorithm",
+    "check_environment",
+    "check_memory_kind",
+    "check_node",
+]

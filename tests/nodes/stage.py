@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,14 +14,12 @@ from fast_core.config import (
     RunConfig,
     StopConfig,
 )
-from fast_core.distributed.inproc import InprocHub
-from fast_core.events import Event, RolloutOrder, RolloutRef
-from fast_core.launcher.prepare import make_plan, resolve
+from fast_core.events import RolloutOrder, RolloutRef
 from fast_core.memory import Structure
-from fast_core.nodes.node import Node, NodeContext
-from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.testing import stage
+from fast_core.testing.stage import drain as drain
 
 CARTPOLE = EnvironmentSpec(
     id="CartPole-v1",
@@ -60,20 +57,13 @@ def make_run_plan(
     environment: EnvironmentSpec = CARTPOLE,
 ) -> RunPlan:
     """The plan of a run in ``folder``."""
-    (folder / "checkpoints").mkdir(exist_ok=True, parents=True)
-    resolved = resolve(config or make_config(), environment, cores)
-    path = str(checkpoint) if checkpoint else None
-    return make_plan(resolved, environment, str(folder), path, None)
+    return stage.make_run_plan(
+        folder, config or make_config(), environment, checkpoint=checkpoint, cores=cores
+    )
 
 
-class Stage:
-    """Everything a node needs to live in.
-
-    Attributes:
-        plan: The plan of the run.
-        memory: Its shared memory.
-        hub: The scheduler's end of the channel.
-    """
+class Stage(stage.Stage):
+    """Everything a node needs to live in, in ``folder``."""
 
     def __init__(
         self,
@@ -84,38 +74,9 @@ class Stage:
         environment: EnvironmentSpec = CARTPOLE,
         own: tuple[Structure, ...] = (),
     ) -> None:
-        plan = make_run_plan(folder, config, checkpoint=checkpoint, environment=environment)
-        self.plan = replace(plan, own=own or plan.own)
-        self.memory = RunMemory.create(self.plan)
-        self.hub = InprocHub()
-
-    def context(self, name: str, rank: int = 0) -> NodeContext:
-        """A context of the node ``name``."""
-        return NodeContext(
-            name=name,
-            rank=rank,
-            plan=self.plan,
-            memory=self.memory,
-            channel=self.hub.connect(name),
-            doorbell=self.memory.doorbell(name),
-            stats=self.memory.stats(name),
-            spans=self.memory.spans(name),
+        super().__init__(
+            make_run_plan(folder, config, checkpoint=checkpoint, environment=environment), own
         )
-
-    def events(self) -> list[Event]:
-        """What nodes have sent since the last call."""
-        return self.hub.receive()
-
-    def close(self) -> None:
-        self.memory.close()
-
-
-def drain(node: Node) -> None:
-    """Step a node until it has nothing to do."""
-    for _ in range(10_000):
-        if not node.step():
-            return
-    raise AssertionError(f"{node.context.name} always has something to do")
 
 
 def order(shard: int, rollout_id: int = 1, *, version: int = 0, **changes: int) -> RolloutOrder:

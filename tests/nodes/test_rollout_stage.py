@@ -16,13 +16,10 @@ from fast_core.events import (
     Command,
     Envelope,
     RolloutRef,
-    Save,
-    Saved,
     Transform,
-    Transformed,
     UserMessage,
 )
-from fast_core.nodes.rollout_stage import RolloutStage, state_file
+from fast_core.nodes.rollout_stage import RolloutStage
 from tests.nodes.stage import Stage, drain, make_config
 
 
@@ -85,17 +82,6 @@ def commit(stage: Stage, rollout_id: int = 1) -> np.ndarray:
     return slot["reward"]
 
 
-def test_rollout_is_changed_in_place_and_reported(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    node = make_node(stage)
-    reward = commit(stage)
-    stage.hub.send("adder", Transform(0, REF))
-    drain(node)
-    assert stage.events() == [Transformed("adder", REF)]
-    assert (reward == 3.0).all()
-    stage.close()
-
-
 def test_slot_that_holds_another_rollout_is_a_fault(tmp_path: Path) -> None:
     stage = make_stage(tmp_path)
     node = make_node(stage)
@@ -103,20 +89,6 @@ def test_slot_that_holds_another_rollout_is_a_fault(tmp_path: Path) -> None:
     stage.hub.send("adder", Transform(0, REF))
     with pytest.raises(SegmentError, match=r"told to take rollout 1 of.* shard 1.*rollout 2 of"):
         drain(node)
-    stage.close()
-
-
-def test_state_goes_into_the_checkpoint_and_comes_back(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    node = make_node(stage)
-    commit(stage)
-    stage.hub.send("adder", Transform(0, REF))
-    stage.hub.send("adder", Save(1, str(tmp_path)))
-    drain(node)
-    assert stage.events()[-1] == Saved("adder", 1, (state_file("adder"),))
-    stage.close()
-    stage = make_stage(tmp_path, checkpoint=tmp_path)
-    assert make_node(stage).added == 3.0
     stage.close()
 
 
