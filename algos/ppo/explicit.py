@@ -35,6 +35,7 @@ class ExplicitCore:
         self._torsos = make_torsos(shape, parameters, self._gradient)
         self._value_torso = make_torso(shape, parameters, only=-1)
         self._deltas: list[F32] = []
+        self._norm, self._said = math.nan, list[Step]()
         self._policy_head = Head(views, gradients, "policy")
         self._value_head = Head(views, gradients, "value")
         self._shared = shape.shared_torso
@@ -93,7 +94,7 @@ class ExplicitCore:
         if rows.mask is not None and epoch.mask is not None:
             np.take(rows.mask, order, axis=0, out=epoch.mask[:count], mode="clip")
 
-    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
+    def gradient(self, start: int, stop: int, scheduled: float) -> None:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
         config, learned = self._config, self._learned(start, stop)
         obs, action = self._epoch.obs[start:stop], self._epoch.action[learned]
@@ -133,7 +134,9 @@ class ExplicitCore:
             "approx_kl": surrogate.approx_kl,
             "clip_fraction": surrogate.clip_fraction,
         }
-        return Step(math.sqrt(float(np.dot(self._gradient, self._gradient))), metrics)
+        norm = math.sqrt(float(np.dot(self._gradient, self._gradient)))
+        self._norm = norm
+        self._said.append(Step(norm, metrics))
 
     def _learned(self, start: int, stop: int) -> slice | I64:
         """Which of these shuffled rows the loss is over."""
@@ -148,9 +151,16 @@ class ExplicitCore:
         for torsos, delta in zip(self._torsos, deltas, strict=True):
             torsos.backward(delta, rows=len(obs))
 
-    def apply(self, learning_rate: float, scale: float) -> None:
+    def apply(self, learning_rate: float, longest: float) -> None:
         """Take one Adam step; the gradient is used up."""
-        self._adam.step(self._gradient, learning_rate, scale)
+        if math.isfinite(self._norm):
+            scale = min(1.0, longest / (self._norm + 1e-6))
+            self._adam.step(self._gradient, learning_rate, scale)
+
+    def said(self) -> list[Step]:
+        """What the minibatches said since the last call."""
+        said, self._said = self._said, []
+        return said
 
     def change(self, settings: PPOConfig) -> None:
         """Go on with these settings."""

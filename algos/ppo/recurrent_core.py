@@ -10,7 +10,7 @@ from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.algos.nets.recurrent_dense import UnrolledMemory
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.explicit import CHUNK, ExplicitCore
-from fast_core.algos.rollouts.core import Columns, Step
+from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import MergedRollout
 from fast_core.algos.rollouts.sequences import Minibatches, Part, Sequences
 
@@ -88,10 +88,10 @@ class RecurrentExplicitCore(ExplicitCore):
         """Put the sequences into this order, each minibatch time-major."""
         super().shuffle(self._minibatches.shuffle(order))
 
-    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
+    def gradient(self, start: int, stop: int, scheduled: float) -> None:
         """Compute the loss gradient of the shuffled rows ``start`` to ``stop``."""
         self._part = self._minibatches.part(start, stop)
-        return super().gradient(start, stop, scheduled)
+        super().gradient(start, stop, scheduled)
 
     def _learned(self, start: int, stop: int) -> slice | I64:
         rows = self._learned_rows = self._minibatches.learned(start, stop)

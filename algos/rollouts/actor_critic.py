@@ -125,7 +125,6 @@ class ActorCritic(RolloutLearner, Generic[Settings]):
             self._layout[len(self._networks) :],
             lambda head: self.learning_rate(head) / self._settings.learning_rate,
             draws=True,
-            defers=True,
             check=self._check_loss,
             whose=self._name,
         )

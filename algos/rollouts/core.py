@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,15 +101,22 @@ class UpdateCore(Critic, Protocol):
         """Put the rows into this order for one epoch; those that it leaves out take no part."""
         ...
 
-    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
+    def gradient(self, start: int, stop: int, scheduled: float) -> None:
         """Compute the loss gradient of the shuffled rows ``start`` to ``stop``.
 
         ``scheduled`` is the loss's number that changes as the run goes on.
         """
         ...
 
-    def apply(self, learning_rate: float, scale: float) -> None:
-        """Take one Adam step along the last gradient times ``scale``."""
+    def apply(self, learning_rate: float, longest: float) -> None:
+        """Take one Adam step along the last gradient, shortened to ``longest``.
+
+        None if it is not finite, which a device decides by itself.
+        """
+        ...
+
+    def said(self) -> list[Step]:
+        """What the minibatches said since the last call; here a device is waited for."""
         ...
 
     def parameters(self) -> F32:
@@ -122,25 +129,4 @@ class UpdateCore(Critic, Protocol):
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`, in place."""
-        ...
-
-
-@runtime_checkable
-class DeferringCore(UpdateCore, Protocol):
-    """One that can take a round's steps without asking the device in between.
-
-    Attributes:
-        defers: Whether that gains anything.
-    """
-
-    defers: bool
-
-    def take(
-        self, start: int, stop: int, scheduled: float, learning_rate: float, longest: float
-    ) -> None:
-        """Both at once, along a gradient no longer than ``longest``; no step if it isn't finite."""
-        ...
-
-    def taken(self) -> list[Step]:
-        """What the minibatches of `take` said, since the last call."""
         ...

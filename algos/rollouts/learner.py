@@ -29,7 +29,6 @@ from fast_core.algos.nets.recurrent_cells import initialise
 from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.core import (
     Columns,
-    DeferringCore,
     OptimizerState,
     Step,
     UpdateCore,
@@ -85,8 +84,7 @@ class RolloutLearner(ABC):
         self._span = 1 if shape.memory is None else setup.steps
         self._rng = np.random.default_rng(order_seed)
         first = self._add_heads(shape, environment, first, setup)
-        core = self._core = self._make_core(shape, first, setup)
-        self._deferring = core if isinstance(core, DeferringCore) and core.defers else None
+        self._core = self._make_core(shape, first, setup)
         self._encoder = ObservationEncoder(environment, shape.images)
         self._centred = shape.centred
         self._frames = FrameRoom()
@@ -260,40 +258,34 @@ class RolloutLearner(ABC):
         learning_rate = settings.learning_rate * (left if linear_rate else 1.0)
         scheduled = self.scheduled(left)
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
-        seen: list[Step] = []
+        said: list[Step] = []
         self._core.begin(columns)
-        if self._deferring is not None and not self._may_stop:
-            for start, stop in self._minibatches(columns):
-                self._deferring.take(start, stop, scheduled, learning_rate, longest)
-            seen = self._finite(self._deferring.taken(), batch)
-            return len(seen), self._metrics(seen, columns, learning_rate)
         for start, stop in self._minibatches(columns):
-            step = self._core.gradient(start, stop, scheduled)
-            if self._stops(step):
-                break
-            if not math.isfinite(step.gradient_norm):
-                self._count_nonfinite(batch.env_steps)
-                continue
-            self._core.apply(learning_rate, min(1.0, longest / (step.gradient_norm + 1e-6)))
-            self._nonfinite_in_a_row = 0
-            seen.append(step)
-        return len(seen), self._metrics(seen, columns, learning_rate)
+            self._core.gradient(start, stop, scheduled)
+            if self._may_stop:
+                said += self._core.said()
+                if self._stops(said[-1]):
+                    said.pop()
+                    break
+            self._core.apply(learning_rate, longest)
+        taken = self._finite([*said, *self._core.said()], batch)
+        return len(taken), self._metrics(taken, columns, learning_rate)
 
     def _finite(self, said: list[Step], batch: RolloutBatch) -> list[Step]:
         """Count the minibatches whose step was not taken; return the others."""
-        seen = []
+        taken = []
         for step in said:
             if math.isfinite(step.gradient_norm):
                 self._nonfinite_in_a_row = 0
-                seen.append(step)
+                taken.append(step)
             else:
                 self._count_nonfinite(batch.env_steps)
-        return seen
+        return taken
 
     def _metrics(
-        self, seen: list[Step], columns: Columns, learning_rate: float
+        self, taken: list[Step], columns: Columns, learning_rate: float
     ) -> dict[str, float]:
-        metrics = _means(seen) | dict(columns.metrics)
+        metrics = _means(taken) | dict(columns.metrics)
         metrics["explained_variance"] = columns.explained_variance
         metrics["learning_rate"] = learning_rate
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)

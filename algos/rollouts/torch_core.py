@@ -79,7 +79,6 @@ class Learned:
         layout: Where their tensors lie behind those of the actor-critic, head by head.
         pace: Step size of a head in those of the actor-critic.
         draws: Whether the loss or a head may draw random numbers.
-        defers: Whether steps gain from never being waited for on the CPU too.
         check: Looks at what the loss returned and at all parameters by name, before either is used.
         whose: The class that a message names.
     """
@@ -89,7 +88,6 @@ class Learned:
     layout: tuple[Parameter, ...] = ()
     pace: Callable[[str], float] = lambda head: 1.0
     draws: bool = False
-    defers: bool = False
     check: Callable[[object, Mapping[str, Tensor]], None] | None = None
     whose: str = ""
 
@@ -147,12 +145,13 @@ class TorchCore:
         for name, head in learned.heads.items():
             bind(head, self._leaves, f"{name}.")
         self._parts = self._make_parts(settings.adam_epsilon)
-        self.defers = learned.defers or shape.own is not None or self._device.type != "cpu"
+        self._norm = torch.full((), math.nan)
+        self._at_hand = self._device.type == "cpu"  # numbers cost nothing to look at
         self._said: list[tuple[tuple[str, ...], Tensor]] = []
         # What a user's code draws while it learns follows from the seed, the steps taken before
         # the round, and the number of the minibatch.
         self._draws = learned.draws or (shape.own is not None and shape.own.known.random)
-        self._seed, self._steps, self._begun, self._drawn = setup.seed, 0, 0, 0
+        self._seed, self._begun, self._drawn = setup.seed, 0, 0
         self._loss: LossFunction = self._plain_loss
         if setup.compile:
             self._loss = Compiled(self._plain_loss)
@@ -229,7 +228,7 @@ class TorchCore:
 
     def begin(self, columns: Columns) -> None:
         """Copy the other columns of a round to the device, once."""
-        self._begun, self._drawn = self._steps, 0
+        self._begun, self._drawn = self._parts[0].adam.steps if self._draws else 0, 0
         self._columns = (self._upload(columns.action), self._upload(columns.scalars))
         self._extra = columns.extra
 
@@ -240,45 +239,8 @@ class TorchCore:
         index = self._upload(order)
         self._epoch = (self._table.ordered(index), action[index], scalars[:, index])
 
-    def gradient(self, start: int, stop: int, scheduled: float) -> Step:
+    def gradient(self, start: int, stop: int, scheduled: float) -> None:
         """Write the loss gradient of the shuffled rows into the flat gradient."""
-        names, said = self._differentiate(start, stop, scheduled)
-        norm, *numbers = said.tolist()  # one transfer: each would wait for the device
-        return Step(norm, dict(zip(names, numbers, strict=True)))
-
-    def take(
-        self, start: int, stop: int, scheduled: float, learning_rate: float, longest: float
-    ) -> None:
-        """Differentiate and step; whether, and how far, is decided on the device."""
-        names, said = self._differentiate(start, stop, scheduled)
-        self._said.append((names, said))
-        total = said[0].double()  # as the host would compute
-        bad = (~torch.isfinite(total)).float()
-        for part in self._parts:
-            if math.isfinite(longest):
-                norm = total
-                if len(self._parts) > 1:
-                    norm = torch.linalg.vector_norm(part.gradient).double()
-                part.gradient.mul_((longest / (norm + 1e-6)).clamp(max=1.0))
-            part.adam.step(self._rate(part, learning_rate), bad=bad)
-
-    def taken(self) -> list[Step]:
-        """What the minibatches said, in one transfer."""
-        said, self._said = self._said, []
-        if not said:
-            return []
-        numbers = iter(torch.cat([each for _, each in said]).tolist())
-        steps = []
-        for names, _ in said:
-            norm = next(numbers)
-            steps.append(Step(norm, {name: next(numbers) for name in names}))
-        self._steps += sum(math.isfinite(step.gradient_norm) for step in steps)
-        return steps
-
-    def _differentiate(
-        self, start: int, stop: int, scheduled: float
-    ) -> tuple[tuple[str, ...], Tensor]:
-        """Write the gradient; returns what the numbers are called that follow its norm."""
         assert self._epoch is not None and self._flat.grad is not None
         table, action, scalars = self._epoch
         learned = self._learned(start, stop)
@@ -300,8 +262,38 @@ class TorchCore:
                 self._learning.check(found, self._leaves)
             loss, metrics = found
             loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.linalg.vector_norm(self._flat.grad)
-        return tuple(metrics), torch.stack([norm, *(each.detach() for each in metrics.values())])
+        self._norm = torch.linalg.vector_norm(self._flat.grad)
+        numbers = [self._norm, *(each.detach() for each in metrics.values())]
+        self._said.append((tuple(metrics), torch.stack(numbers)))
+
+    def apply(self, learning_rate: float, longest: float) -> None:
+        """Take one Adam step; whether, and how far, is decided where the gradient is."""
+        bad = None
+        if not self._at_hand:
+            bad = (~torch.isfinite(self._norm)).float()
+        elif not math.isfinite(self._norm):
+            return
+        for part in self._parts:
+            if math.isfinite(longest):
+                alone = len(self._parts) == 1
+                self._shorten(part.gradient, longest, self._norm if alone else None)
+            pace = self._learning.pace(part.name) if part.name else 1.0
+            part.adam.step(learning_rate * pace, bad=bad)
+
+    def _shorten(self, gradient: Tensor, longest: float, norm: Tensor | None) -> None:
+        norm = torch.linalg.vector_norm(gradient) if norm is None else norm
+        if self._at_hand:
+            gradient.mul_(min(1.0, longest / (norm.item() + 1e-6)))
+        else:  # in double, as the host computes
+            gradient.mul_((longest / (norm.double() + 1e-6)).clamp(max=1.0))
+
+    def said(self) -> list[Step]:
+        """What the minibatches said since the last call, in one transfer."""
+        said, self._said = self._said, []
+        if not said:
+            return []
+        numbers = iter(torch.cat([each for _, each in said]).tolist())
+        return [Step(next(numbers), {name: next(numbers) for name in names}) for names, _ in said]
 
     def _learned(self, start: int, stop: int) -> slice | Tensor:
         """Which of these shuffled rows the loss is over."""
@@ -309,17 +301,6 @@ class TorchCore:
 
     def _minibatch(self, table: TorchTable, start: int, stop: int) -> Rows:
         return table.rows(start, stop)
-
-    def apply(self, learning_rate: float, scale: float) -> None:
-        """Take one Adam step along the last gradient times ``scale``."""
-        assert self._flat.grad is not None
-        self._flat.grad.mul_(scale)
-        for part in self._parts:
-            part.adam.step(self._rate(part, learning_rate))
-        self._steps += 1
-
-    def _rate(self, part: _Part, learning_rate: float) -> float:
-        return learning_rate * self._learning.pace(part.name) if part.name else learning_rate
 
     def parameters(self) -> F32:
         """Current flat parameters on the host; shares memory on the CPU."""
@@ -335,7 +316,6 @@ class TorchCore:
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`; the optimizer keeps the live parameter."""
-        self._steps = state.steps
         with torch.no_grad():
             self._flat.copy_(torch.tensor(state.parameters))
         for _, place, _, adam in self._parts:

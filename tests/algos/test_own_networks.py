@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from fast_core.algos.nets_torch.own import OwnModule
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from tests.algos.rollouts import own_losses
 
 HERE = "tests.algos.own_networks"
 SETUP = LearnerSetup(seed=3, shards=2, envs_per_shard=4, steps=8)
@@ -62,9 +64,9 @@ STACKED = EnvironmentSpec(
 )  # fmt: skip
 
 
-def settings(name: str = "Plain", **more: object) -> PPOConfig:
+def settings(name: str = "Plain", kind: Any = PPOConfig, **more: object) -> Any:
     fields = {"minibatch_size": 32, "epochs": 2, **more}
-    return PPOConfig(network=f"{HERE}:{name}", **fields)
+    return kind(network=f"{HERE}:{name}", **fields)
 
 
 def test_module_gets_every_part_in_its_shape():
@@ -299,29 +301,37 @@ class _NoValues(torch.utils._python_dispatch.TorchDispatchMode):
         return function(*arguments, **(kwargs or {}))
 
 
-def test_minibatches_wait_for_nothing(make_environment, make_batch, monkeypatch):
-    environment, config = make_environment(), settings("Plain")
+def unwaiting(call):
+    def watched(*arguments):
+        with NoWaiting():
+            call(*arguments)
+
+    return watched
+
+
+@pytest.mark.parametrize("own", [{}, {"kind": own_losses.OwnConfig}], ids=["ppo", "own loss"])
+def test_minibatches_wait_for_nothing(make_environment, make_batch, monkeypatch, own):
+    environment, config = make_environment(), settings("Plain", **own)
     learner = config.make_algorithm(environment, SETUP)
     batch = make_batch(config, environment, learner)
     learner.update(batch)  # the first step makes Adam's state
-    take = learner._core.take
-
-    def watched(*arguments):
-        with NoWaiting():
-            take(*arguments)
-
-    monkeypatch.setattr(learner._core, "take", watched)
+    monkeypatch.setattr(learner._core, "_at_hand", False)  # as on a device
+    for name in ("gradient", "apply"):
+        monkeypatch.setattr(learner._core, name, unwaiting(getattr(learner._core, name)))
     assert learner.update(batch).updates == 4
 
 
-def test_deferred_steps_are_those_that_wait(make_environment, make_batch):
-    """A divergence limit that is never reached makes the learner look at every minibatch."""
+@pytest.mark.parametrize("own", [{}, {"kind": own_losses.OwnConfig}], ids=["ppo", "own loss"])
+@pytest.mark.parametrize("network", ["Plain", "Exploding"])
+def test_steps_that_a_device_decides_are_those_of_the_host(
+    make_environment, make_batch, network, own
+):
     environment = make_environment(actions=3)
-    deferred, waiting = settings("Plain"), settings("Plain", target_kl=1e9)
-    learners = [config.make_algorithm(environment, SETUP) for config in (deferred, waiting)]
-    batch = make_batch(deferred, environment, learners[0])
-    reports = [learner.update(batch) for learner in learners]
-    assert reports[0] == reports[1]
+    config = settings(network, **own)
+    learners = [config.make_algorithm(environment, SETUP) for _ in range(2)]
+    learners[1]._core._at_hand = False
+    batch = make_batch(config, environment, learners[0])
+    assert len({str(learner.update(batch)) for learner in learners}) == 1
     for left, right in zip(*(each.policy_parameters() for each in learners), strict=True):
         np.testing.assert_array_equal(left, right)
 

@@ -228,7 +228,8 @@ def test_gradient_through_time_equals_a_slow_loop(
     core.begin(Columns(actions, scalars, known if quarantined else None))
     order = np.array([4, 1, 5, 0, 3, 2])
     core.shuffle(order)
-    stats = core.gradient(2 * STEPS, 4 * STEPS, 0.2)  # the second minibatch: columns 5 and 0
+    core.gradient(2 * STEPS, 4 * STEPS, 0.2)  # the second minibatch: columns 5 and 0
+    (stats,) = core.said()
 
     losses, rows = [], scalars.reshape(4, STEPS, -1)
     for column in (5, 0):
