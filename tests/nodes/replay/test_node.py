@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from fast_core.config import CheckpointConfig
+from fast_core.config import CheckpointConfig, RestartsConfig, SupervisionConfig
+from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
 from fast_core.events import Noted, Save, Saved
 from fast_core.memory import StatsColumn
 from fast_core.nodes.replay import node as replay
 from fast_core.nodes.replay.files import STATE_FILE, ReplaySave
+from fast_core.nodes.replay.node import ReplayNode
 from fast_core.run.learner_file import load, save
 from tests.nodes.replay_stage import (
     BATCH,
@@ -416,6 +419,32 @@ def test_restored_replay_goes_on_as_the_one_that_was_saved(
             drawn.append(taken(each, 0.1))
         assert drawn[0] == drawn[1]
         assert len(drawn[0]) == 8
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_successor_has_what_a_checkpoint_held_and_was_not_applied(
+    make: Make, tmp_path: Path, prioritized: bool
+) -> None:
+    kept = SupervisionConfig(restarts=RestartsConfig(replay=1))
+    given = {"says": True, "supervision": kept, "replay": {"prioritized": prioritized, "slots": 3}}
+    stage = make(**given)
+    stage.collect(20)
+    stage.grant(0, 4)
+    take_said(stage)
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    drawn = []
+    for dies in (False, True):
+        restored = make(tmp_path / "saved", **given)
+        restored.ends[0].version = 10
+        if dies:
+            restored.stage.hub = InprocHub()
+            restored.node = ReplayNode(replace(restored.stage.context("replay-0"), life=2))
+            restored.node.setup()
+        restored.grant(1, 9)
+        drawn.append(take_said(restored))
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 9
+    assert any(version > 0 for *_, written in drawn[0][:3] for version in written)  # type: ignore[attr-defined]
 
 
 def test_answers_are_carried_through_a_second_checkpoint(make: Make, tmp_path: Path) -> None:
