@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,16 +47,10 @@ class Masks:
         """Whether each dimension of one environment's action has an allowed choice."""
         return bool(self._allowed(self.array[place]).all())
 
-    def stuck(self, ended: Collection[int] = ()) -> int | None:
-        """The first environment that is not `open`, None if there is none.
-
-        ``ended`` are those whose mask does not matter, since their episode is over.
-        """
+    def stuck(self) -> int | None:
+        """The first environment that is not `open`, None if there is none."""
         allowed = self._allowed(self.array)
-        if allowed.all():
-            return None
-        places = np.flatnonzero(~allowed.all(axis=-1)).tolist()
-        return next((place for place in places if place not in ended), None)
+        return None if allowed.all() else int(allowed.all(axis=-1).argmin())
 
     def cause(self, place: int) -> str:
         """Say what is wrong with the mask of an environment that is not `open`."""
