@@ -108,9 +108,9 @@ def process_tree(
 def preloaded(config: RunConfig) -> tuple[str, ...]:
     """What two or more nodes need; the torch of a single learner is imported in its own process."""
     blueprint, optimizer = config.algorithm, config.nodes.optimizer
-    learners = len(names_of(config).optimizers) > 1 and blueprint.uses_torch(
-        device=optimizer.device, compile=optimizer.compile
-    )
+    names = names_of(config)
+    several = len(names.optimizers) + len(names.others) > 1
+    learners = several and blueprint.uses_torch(device=optimizer.device, compile=optimizer.compile)
     surely = config.policy.backend == "auto" and (
         needs_torch(config)
         or blueprint.policy_uses_torch(pixels=config.environment.atari is not None)

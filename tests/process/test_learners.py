@@ -9,9 +9,12 @@ from os import kill
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 import yaml
 
+from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
 from fast_core.run.checkpoint_files import complete_names
 from tests.process.harness import (
     Launched,
@@ -142,3 +145,23 @@ def test_run_comes_back_after_the_death_of_one_optimizer(
     launched.assert_gone()
     assert "came back      once after the death of an optimizer" in launched.screen
     assert of_each(launched.run) == alone
+
+
+@pytest.mark.slow
+def test_both_learn(workplace: Workplace) -> None:
+    """A random policy's episodes last some 22 steps."""
+    launched = launch(
+        workplace,
+        "algorithm={name: ppo, hidden_sizes: [64, 64]}",
+        "rollout={shards: 4, envs_per_shard: 4, steps: 64}",
+        "checkpoint={every_updates: null, at_end: true}",
+        "diagnostics.digests=false",
+        "stop.env_steps=60_000",
+    )
+    assert launched.wait() == 0, launched.screen
+    (checkpoint,) = complete_names(launched.run / "checkpoints")
+    state = (launched.run / "checkpoints" / checkpoint / SCHEDULER_FILE).read_bytes()
+    first = msgspec.msgpack.decode(state)
+    for kept in (first, msgspec.msgpack.decode(first["flows"]["b"])):
+        assert kept["env_steps"] >= 60_000
+        assert np.mean(kept["recent_returns"]) > 150
