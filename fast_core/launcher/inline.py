@@ -262,7 +262,7 @@ class InlineRun:
         if interrupts.count > self._seen_interrupts:
             again = self._seen_interrupts > 0 or interrupts.count > 1
             self._seen_interrupts = interrupts.count
-            save = self._shell.driver.saves and not again
+            save = self._shell.conductor.saves and not again
             self._shell.take(StopRequested(interrupts.text, save=save))
 
     def _stop(self) -> None:

@@ -10,7 +10,7 @@ from fast_core.launcher.roster import Roster
 from fast_core.scheduler import Scheduler, SchedulerSettings
 
 
-class Beginning(NamedTuple):
+class NewRun(NamedTuple):
     """A run of which nothing has happened yet.
 
     Attributes:
@@ -36,7 +36,7 @@ class Listener:
         """The scheduler's settings, with what it must wait for."""
         return settings
 
-    def begin(self, run: Beginning) -> None:
+    def begin(self, run: NewRun) -> None:
         """This is what it listens to."""
 
     def filenos(self) -> tuple[int, ...]:

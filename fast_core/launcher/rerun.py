@@ -17,7 +17,7 @@ from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.outcome import Outcome
-from fast_core.launcher.rerunning.driver import RerunDriver
+from fast_core.launcher.rerunning.conducting import RerunConductor
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
 from fast_core.launcher.rerunning.following import Follower, updates
 from fast_core.launcher.rerunning.written import as_far_as_written
@@ -72,8 +72,8 @@ def rerun(path: Path, until: str | None = None) -> Outcome:
         text = f"running {found.path} again as recorded, in {run.path}"
         progress.say(text, "INFO")
         follower = Follower(schedule, str(part), update, _passes(part, config))
-        driver = RerunDriver(follower)
-        session = Session(config, run, continuation, progress, interrupts, driver=driver)
+        conductor = RerunConductor(follower)
+        session = Session(config, run, continuation, progress, interrupts, conductor=conductor)
         outcome = carry_through(session)
         text = f"the weights came out as recorded after each of {follower.trained} tickets"
         progress.say(text, "INFO")

@@ -323,7 +323,7 @@ def carry_through(session: Session) -> Outcome:
     Raises:
         FastLoopError: It could not be started, or failed in FastLoop itself.
     """
-    if session.driver.follows is None:  # else it did choose, and chooses the same again
+    if session.conductor.follows is None:  # else it did choose, and chooses the same again
         config = choosing_nothing_inline(session.config)
         if config is not session.config:
             text = "scheduler.off_policy_degree -1 becomes 0: inline nothing happens side by side"

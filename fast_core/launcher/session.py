@@ -24,9 +24,9 @@ from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.checkpoints.disk_room import checkpoints_bytes
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
+from fast_core.launcher.conductor import Conductor
 from fast_core.launcher.control.desk import Desk
 from fast_core.launcher.control.opening import listen
-from fast_core.launcher.driver import Driver
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.listener import Listener
@@ -82,7 +82,7 @@ class Session:
         interrupts: Signals that ask it to end.
         callbacks: What is told of it, beside those of the configuration.
         comebacks: What its part after each part that was lost goes on from.
-        driver: What gives it time and turn.
+        conductor: What gives it time and turn.
         kept: Whether its directory is left when it has ended; one that failed is, in any case.
         places: The host of each node that is to be on another one than this; no key offers it yet.
     """
@@ -94,7 +94,7 @@ class Session:
     interrupts: Interrupts
     callbacks: Sequence[object] = ()
     comebacks: tuple[Comeback, ...] = ()
-    driver: Driver = field(default_factory=Driver)
+    conductor: Conductor = field(default_factory=Conductor)
     kept: bool = True
     places: Mapping[str, str] = field(default_factory=dict)
 
@@ -168,10 +168,10 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         Interrupted: A signal came before it began.
     """
     run, interrupts, progress = session.run, session.interrupts, session.progress
-    if session.driver.follows is None:  # nobody can ask one that follows a record
+    if session.conductor.follows is None:  # nobody can ask one that follows a record
         remains.name_run(str(mode.folder), str(run.path.resolve()))
     verdict = _verdict(session, mode.look)
-    follows, places = session.driver.follows, session.places
+    follows, places = session.conductor.follows, session.places
     plan = replace(verdict.plan, kept=session.kept, follows=follows, places=places)
     specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
@@ -285,7 +285,7 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
         host = Host(plan.config, session.callbacks, session.run.path, earlier)
         stack.callback(host.close)
         lost = host.begin(checkpoint, session.interrupts)
-    elif checkpoint is not None and session.driver.follows is None:
+    elif checkpoint is not None and session.conductor.follows is None:
         lost = tuple(each.name for each in read_callbacks(checkpoint).callbacks)
     if lost:
         text = (
@@ -298,7 +298,7 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
 
 def _recorder(session: Session, plan: RunPlan, memory: RunMemory) -> Recorder | None:
     """What writes the schedule down, where that is wanted and does not stand in a record."""
-    if session.driver.follows is not None or not plan.config.diagnostics.schedule:
+    if session.conductor.follows is not None or not plan.config.diagnostics.schedule:
         return None
     text = config_file.dumps(plan.config)
     return Recorder(plan, text, memory.all_stats(), session.progress.say)
@@ -306,7 +306,7 @@ def _recorder(session: Session, plan: RunPlan, memory: RunMemory) -> Recorder | 
 
 def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk | None:
     """Where others may ask; with a warning where nobody can."""
-    if session.driver.follows is not None:  # what comes from outside is in its record
+    if session.conductor.follows is not None:  # what comes from outside is in its record
         return None
     try:
         server = listen(folder, session.run, stack)
@@ -327,8 +327,8 @@ def _shell(
     listeners: Sequence[Listener],
     scores: Scores,
 ) -> Shell:
-    continuation, driver = session.continuation, session.driver
-    driver.begin(plan, memory)
+    continuation, conductor = session.continuation, session.conductor
+    conductor.begin(plan, memory)
     return Shell(
         plan,
         session.run,
@@ -339,7 +339,7 @@ def _shell(
         config_file.dumps(plan.config),
         sources,
         listeners,
-        driver,
+        conductor,
         scores,
         session.came_back,
         session.comebacks[-1].lost.deaths if session.comebacks else {},

@@ -41,10 +41,10 @@ from fast_core.events import (
 )
 from fast_core.launcher.checkpoints.saving import Saving
 from fast_core.launcher.checkpoints.store import CheckpointStore
-from fast_core.launcher.driver import Driver
+from fast_core.launcher.conductor import Conductor
 from fast_core.launcher.failures.kept import Failures
 from fast_core.launcher.failures.sources import Sources
-from fast_core.launcher.listener import Beginning, Listener
+from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown.chronicle import Chronicle
@@ -66,7 +66,7 @@ class Shell:
 
     Attributes:
         plan: The plan, with what a checkpoint has of changes.
-        driver: What gives it time and turn.
+        conductor: What gives it time and turn.
         end: How the run ends, once that is decided.
         failures: Everything that went wrong.
         scheduler: What decides; events reach it by `take` alone.
@@ -90,7 +90,7 @@ class Shell:
         config_text: str,
         sources: Sources | None = None,
         listeners: Sequence[Listener] = (),
-        driver: Driver | None = None,
+        conductor: Conductor | None = None,
         scores: Scores | None = None,
         came_back: int = 0,
         deaths: Mapping[str, int] = {},
@@ -103,7 +103,7 @@ class Shell:
         often which other nodes had died by then.
         """
         self.run, self.hub, self.progress = run, hub, progress
-        self.driver, self._listeners = driver or Driver(), tuple(listeners)
+        self.conductor, self._listeners = conductor or Conductor(), tuple(listeners)
         self.end: EndRun | None = None
         self.scores = scores or Scores(run, tuple(plan.config.evaluation.environments))
         self._started_s, self._began_elapsed_s = time.monotonic(), 0.0
@@ -114,7 +114,7 @@ class Shell:
         store = CheckpointStore(run.checkpoints, keep=keep, identity=identity(plan.config))
         self.saving = Saving(store, self.chronicle.report)
         folder = str(run.checkpoints)
-        settings = self.driver.settle(
+        settings = self.conductor.settle(
             scheduler_settings(plan, folder, came_back=came_back, deaths=deaths)
         )
         for listener in self._listeners:
@@ -134,9 +134,9 @@ class Shell:
         self._began_elapsed_s = self.began.elapsed_s
         counters = ReplayCounters.of(plan, stats)
         self._rows = MetricsRows(plan.config.metrics.interval_s, self.began, counters)
-        now_s = self.driver.now_s()
+        now_s = self.conductor.now_s()
         self._carry_out(self.scheduler.handle(Tick(), now_s))
-        beginning = Beginning(self.scheduler, settings, self.roster, now_s)
+        beginning = NewRun(self.scheduler, settings, self.roster, now_s)
         for listener in self._listeners:
             listener.begin(beginning)
 
@@ -147,11 +147,11 @@ class Shell:
         whatever they are.
         """
         took = False
-        for event in self.driver.receive(self.hub):
+        for event in self.conductor.receive(self.hub):
             took = True
             self.take(event)
         if self.end is None:
-            self.end = self.driver.over()
+            self.end = self.conductor.over()
         if ready == []:
             return took
         for listener in self._listeners:
@@ -172,7 +172,7 @@ class Shell:
         if self.saving.busy or self._listeners_work():
             select.select(self.filenos(), [], [], timeout_s)
             return True
-        self.end = self.driver.exhausted()
+        self.end = self.conductor.exhausted()
         return self.end is not None
 
     def _listeners_work(self) -> bool:
@@ -180,7 +180,7 @@ class Shell:
 
     def take(self, event: Event | LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
-        now_s = self.driver.now_s()
+        now_s = self.conductor.now_s()
         kind = type(event)
         if kind is RolloutReady or kind is Trained:  # several a round, all others are rare
             self._progressed(event)
@@ -277,7 +277,7 @@ class Shell:
         self._send(METRICS, evaluation_row(event, self.scheduler.statistics().elapsed_s))
 
     def _carry_out(self, sends: list[Send]) -> None:
-        for node, command in self.driver.orders(sends):
+        for node, command in self.conductor.orders(sends):
             if node == LAUNCHER:
                 self._obey(command)
             elif isinstance(command, Save) and (error := self.saving.prepare(command)):
@@ -310,7 +310,7 @@ class Shell:
 
     def _send(self, node: str, command: Command) -> None:
         try:
-            self.driver.send(self.hub, node, command)
+            self.conductor.send(self.hub, node, command)
         except TransportError as error:
             self.roster.unreachable(node, str(error))
 
@@ -327,7 +327,7 @@ class Shell:
             if self.end is None and (late := listener.overdue()) is not None:
                 self.take(late)
         wakeup_s = self.scheduler.next_wakeup_s()
-        if wakeup_s is not None and self.driver.due(wakeup_s):
+        if wakeup_s is not None and self.conductor.due(wakeup_s):
             self.take(Tick(self._idle_since_s()))
 
     def round_s(self, now_s: float) -> float:
@@ -355,7 +355,7 @@ class Shell:
 
     def now(self) -> Statistics:
         """A reading of the scheduler, now."""
-        return self.scheduler.statistics(self.driver.now_s())
+        return self.scheduler.statistics(self.conductor.now_s())
 
     def stop_nodes(self, nodes: Sequence[str]) -> list[str]:
         """Write the last row of metrics and tell these nodes to stop; see `tell_stop`."""

@@ -23,9 +23,10 @@ from fast_core.errors import TransportError
 from fast_core.events import Command, Envelope, Failed, LauncherCommand, NodeExited, Respawn, Stop
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
-from fast_core.launcher.places.exchange import FIGURES_S, Exchange
+from fast_core.launcher.places.host_link import FIGURES_S, HostLink
 from fast_core.launcher.places.mirrors import HERE, held_at, mirrors, steward_of
 from fast_core.launcher.process_mode import SOCKET_NAME, process_tree
+from fast_core.launcher.processes.node_process import FAILED_STATUS
 from fast_core.launcher.processes.start import StewardStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, take
 from fast_core.launcher.topology import node_classes
@@ -33,6 +34,7 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.system import forks, remains
+from fast_core.system.text import error_text, traceback_text
 
 WAIT_S = 0.1
 
@@ -43,28 +45,38 @@ def steward_main(name: str, link: socket.socket) -> int:
     os.close(descriptor)  # of the launcher's memory, which is another host's
     link.close()
     assert isinstance(start, StewardStart)
-    place, nodes = start.place, node_classes(start.plan)
-    travels = mirrors(start.plan, nodes)
-    plan = replace(start.plan, held=held_at(start.plan, nodes, place))
     for number in {*forks.STOP_SIGNALS} - {signal.SIGTERM}:
         forks.take(number, forks.leave_to_parent)
     for mark in remains.MARKS:  # its processes are its own: who ends the launcher's spares them
         os.environ.pop(mark, None)
-    setproctitle.setproctitle(f"fastloop: {name} of {plan.config.name}")
+    setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
+    wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    channel = ZmqNodeChannel(start.socket_path, name, lambda: os.eventfd_write(wake, 1))
+    try:
+        with ExitStack() as stack:
+            _steward(start, channel, wake, stack).run()
+        return 0
+    except Exception as error:  # the boundary of a process
+        channel.send(Failed(name, "serving", error_text(error), traceback_text(error), {}))
+        return FAILED_STATUS
+    finally:
+        channel.close()
+
+
+def _steward(start: StewardStart, channel: ZmqNodeChannel, wake: int, stack: ExitStack) -> Steward:
+    """It with all that it owns, which ``stack`` ends."""
+    place, nodes = start.place, node_classes(start.plan)
+    travels = mirrors(start.plan, nodes)
+    plan = replace(start.plan, held=held_at(start.plan, nodes, place))
     run = RunDirectory(Path(plan.run_directory))
-    with ExitStack() as stack:
-        tree = process_tree(plan.config, run.log(f"fork-server@{place}"), stack)
-        memory = RunMemory.create(plan)
-        stack.callback(memory.close)
-        hub = ZmqHub(str(tree.directory / SOCKET_NAME))
-        stack.callback(hub.close)
-        wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        channel = ZmqNodeChannel(start.socket_path, name, lambda: os.eventfd_write(wake, 1))
-        stack.callback(channel.close)
-        exchange = Exchange(memory, travels, place, HERE)
-        nodes_here = HostNodes(plan, tree, memory, hub, run)
-        Steward(plan, place, tree, nodes_here, exchange, hub, channel, wake).run()
-    return 0
+    tree = process_tree(plan.config, run.log(f"fork-server@{place}"), stack)
+    memory = RunMemory.create(plan)
+    stack.callback(memory.close)
+    hub = ZmqHub(str(tree.directory / SOCKET_NAME))
+    stack.callback(hub.close)
+    link = HostLink(memory, travels, place, HERE)
+    own = HostNodes(plan, tree, memory, hub, run)
+    return Steward(plan, place, tree, own, link, hub, channel, wake)
 
 
 class Steward:
@@ -76,13 +88,13 @@ class Steward:
         place: str,
         tree: ProcessTree,
         nodes: HostNodes,
-        exchange: Exchange,
+        link: HostLink,
         hub: ZmqHub,
         channel: ZmqNodeChannel,
         wake: int,
     ) -> None:
         """``channel`` leads to the scheduler; ``wake`` is readable when something came of it."""
-        self._plan, self._tree, self._nodes, self._exchange = plan, tree, nodes, exchange
+        self._plan, self._tree, self._nodes, self._link = plan, tree, nodes, link
         self._hub, self._channel, self._wake = hub, channel, wake
         self._name = steward_of(place)
         self._own = {name for name, at in plan.places.items() if at == place}
@@ -110,7 +122,7 @@ class Steward:
     def _carry_down(self) -> None:
         for envelope in self._channel.receive():
             assert isinstance(envelope, Envelope), "nothing else is sent to a steward"
-            self._obey(*self._exchange.unpack_command(envelope))
+            self._obey(*self._link.unpack_command(envelope))
 
     def _obey(self, node: str, command: Command | LauncherCommand) -> None:
         if isinstance(command, Respawn):
@@ -132,7 +144,7 @@ class Steward:
             self._tell(event)
 
     def _tell(self, message: object, *, figures: bool = False) -> None:
-        self._channel.send(self._exchange.pack(self._name, message, figures=figures))  # type: ignore[arg-type]
+        self._channel.send(self._link.pack(self._name, message, figures=figures))  # type: ignore[arg-type]
 
     # --- nodes ---------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.launcher import shell as module
-from fast_core.launcher.listener import Beginning, Listener
+from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.roster import EXIT_NEWS_S
 from fast_core.launcher.shell import Shell
 from fast_core.memory import StatsColumn
@@ -282,7 +282,7 @@ class Ear(Listener):
     def __init__(self) -> None:
         self.noted: list[tuple[str, object]] = []
 
-    def begin(self, run: Beginning) -> None:
+    def begin(self, run: NewRun) -> None:
         self.noted.append(("begin", run.scheduler.statistics().phase))
 
     def hear(self, event: object, now_s: float) -> None:

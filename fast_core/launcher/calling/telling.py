@@ -24,7 +24,7 @@ from fast_core.events import (
     Told,
 )
 from fast_core.launcher.calling.host import Call, Host, Reply
-from fast_core.launcher.listener import Beginning, Listener
+from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.shown.scores import Scores
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import best_policy_path
@@ -56,7 +56,7 @@ class Telling(Listener):
         moments += [moment for method, moment in _METHODS.items() if self._host.wants(method)]
         return msgspec.structs.replace(settings, moments=tuple(moments), callbacks_save=True)
 
-    def begin(self, run: Beginning) -> None:
+    def begin(self, run: NewRun) -> None:
         """See `Listener.begin`."""
         self._scheduler = run.scheduler
 

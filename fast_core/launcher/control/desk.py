@@ -32,7 +32,7 @@ from fast_core.launcher.control.messages import (
 from fast_core.launcher.control.server import Client, ControlServer
 from fast_core.launcher.control.status import run_status
 from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.listener import Beginning, Listener
+from fast_core.launcher.listener import Listener, NewRun
 from fast_core.run.checkpoint_files import newest_complete
 
 SAVE, STOP = "fastloop save", "fastloop stop"
@@ -59,7 +59,7 @@ class Desk(Listener):
         self._serial = 0
         self._env_steps_per_s = 0.0
 
-    def begin(self, run: Beginning) -> None:
+    def begin(self, run: NewRun) -> None:
         """See `Listener.begin`."""
         self._scheduler, self._roster = run.scheduler, run.roster
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.events import Command, Envelope, Event, Late, LauncherCommand
-from fast_core.launcher.places.exchange import KIND, Exchange
+from fast_core.launcher.places.host_link import KIND, HostLink
 from fast_core.launcher.places.mirrors import HERE, Mirror, steward_of, stewards_of
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -21,8 +21,8 @@ class PlacedHub(ZmqHub):
         """As `ZmqHub`; ``memory`` is the launcher's."""
         super().__init__(path)
         self._places, mirrors = plan.places, tuple(mirrors)
-        self._exchanges = {
-            name: Exchange(memory, mirrors, HERE, place)
+        self._links = {
+            name: HostLink(memory, mirrors, HERE, place)
             for name, place in stewards_of(plan).items()
         }
 
@@ -32,7 +32,7 @@ class PlacedHub(ZmqHub):
             super().send(node, command)
             return
         steward = steward_of(place)
-        envelope = self._exchanges[steward].pack(steward, command, node=node)
+        envelope = self._links[steward].pack(steward, command, node=node)
         super().send(steward, envelope)
 
     def receive(self) -> list[Event | Late]:
@@ -41,6 +41,6 @@ class PlacedHub(ZmqHub):
         for event in super().receive():
             if not isinstance(event, Envelope) or event.kind != KIND:
                 events.append(event)
-            elif (told := self._exchanges[event.node].unpack_event(event)) is not None:
+            elif (told := self._links[event.node].unpack_event(event)) is not None:
                 events.append(told)
         return events

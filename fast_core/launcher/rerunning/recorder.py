@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fast_core.events import Event, Failed, LauncherEvent
 from fast_core.launcher.checkpoints.store import link_or_copy
-from fast_core.launcher.listener import Beginning, Listener
+from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.rerunning.entries import UNRECORDED, entry
 from fast_core.launcher.rerunning.fingerprint import fingerprint
 from fast_core.memory import StatsColumn, StatsRow
@@ -43,7 +43,7 @@ class Recorder(Listener):
         self._part = next_part(Path(plan.run_directory))
         self._writer = ScheduleWriter(self._part, report)
 
-    def begin(self, run: Beginning) -> None:
+    def begin(self, run: NewRun) -> None:
         """Write down what is known of the run at its beginning."""
         checkpoint = None if self._plan.checkpoint is None else Path(self._plan.checkpoint)
         if checkpoint is not None:

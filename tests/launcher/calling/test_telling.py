@@ -14,7 +14,7 @@ from fast_core.config import SupervisionConfig
 from fast_core.events import CommitCheckpoint, Evaluated, Moment, Played, Save, Tell
 from fast_core.launcher.calling.host import Call, Host
 from fast_core.launcher.calling.telling import Telling
-from fast_core.launcher.listener import Beginning
+from fast_core.launcher.listener import NewRun
 from fast_core.launcher.shown.scores import Scores
 from fast_core.monitor.run_directory import RunDirectory
 from tests.launcher.shown.test_metrics_rows import BLANK
@@ -42,7 +42,7 @@ def telling(
     plan = SimpleNamespace(config=config, checkpoint=resumed and str(resumed))
     made = Telling(cast(Host, host), run, plan, scores)  # type: ignore[arg-type]
     scheduler = SimpleNamespace(statistics=lambda: msgspec.structs.replace(BLANK, **now))
-    made.begin(Beginning(scheduler, None, None, 0.0))  # type: ignore[arg-type]
+    made.begin(NewRun(scheduler, None, None, 0.0))  # type: ignore[arg-type]
     return made, host, scores
 
 

@@ -28,7 +28,7 @@ from fast_core.launcher.control.messages import (
     StopRequest,
 )
 from fast_core.launcher.interrupts import Interrupts
-from fast_core.launcher.listener import Beginning
+from fast_core.launcher.listener import NewRun
 from fast_core.run.checkpoint_files import MANIFEST
 from fast_core.scheduler.statistics import Statistics
 from tests.launcher.shown.test_metrics_rows import BLANK
@@ -77,7 +77,7 @@ class Lobby:
     def made(self, checkpoint: CheckpointConfig) -> Desk:
         desk = Desk(checkpoint, self.folder, self.interrupts, self.server)  # type: ignore[arg-type]
         roster = SimpleNamespace(stats={})
-        desk.begin(Beginning(Undecided(), None, roster, 0.0))  # type: ignore[arg-type]
+        desk.begin(NewRun(Undecided(), None, roster, 0.0))  # type: ignore[arg-type]
         return desk
 
     def commit(self, name: str) -> str:

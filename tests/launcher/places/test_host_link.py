@@ -10,7 +10,7 @@ import pytest
 
 from fast_core.errors import TransportError
 from fast_core.events import Collect, Envelope, NodeExited, Ready, Respawn
-from fast_core.launcher.places.exchange import KIND, Exchange
+from fast_core.launcher.places.host_link import KIND, HostLink
 from fast_core.launcher.places.mirrors import HERE, mirrors
 from fast_core.launcher.topology import node_classes
 from fast_core.memory import StatsColumn
@@ -27,8 +27,8 @@ class Hosts:
         self.here, self.there = (Stage(folder / name) for name in ("here", "there"))
         plan = replace(self.here.plan, places={"env-0": FAR})
         travel = mirrors(plan, node_classes(plan))
-        self.ours = Exchange(self.here.memory, travel, HERE, FAR)
-        self.theirs = Exchange(self.there.memory, travel, FAR, HERE)
+        self.ours = HostLink(self.here.memory, travel, HERE, FAR)
+        self.theirs = HostLink(self.there.memory, travel, FAR, HERE)
 
     def collect(self) -> Envelope:
         return self.ours.pack("steward@b", Collect(()), node="env-0")

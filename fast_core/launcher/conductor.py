@@ -1,4 +1,4 @@
-"""What drives a run: the clock and the order in which news arrives, or a record of both."""
+"""When the scheduler hears of what: by the clock and as news arrives, or by a record of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.scheduler import SchedulerSettings, Send
 
 
-class Driver:
+class Conductor:
     """Gives the scheduler what nodes send, as it comes, and sends at once what it decides.
 
     A rerun has one that follows a record instead.
@@ -26,7 +26,7 @@ class Driver:
     saves = True
 
     def begin(self, plan: RunPlan, memory: RunMemory) -> None:
-        """This is the run that is driven."""
+        """This is the run that it conducts."""
 
     def settle(self, settings: SchedulerSettings) -> SchedulerSettings:
         """The scheduler's settings, as they are to be."""

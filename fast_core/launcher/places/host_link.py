@@ -53,7 +53,7 @@ _events = MsgpackDecoder[Any](WireEvent | NodeExited)
 _commands = MsgpackDecoder[Any](WireCommand | LauncherCommand)
 
 
-class Exchange:
+class HostLink:
     """One host's end of what it tells another one, and is told by it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Drives a rerun: its scheduler is given what is recorded when nodes have done it again."""
+"""Conducts a rerun: its scheduler is given what is recorded when nodes have done it again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fast_core.events import (
     Save,
     Tell,
 )
-from fast_core.launcher.driver import Driver
+from fast_core.launcher.conductor import Conductor
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
@@ -31,7 +31,7 @@ _BATCHES = int(StatsColumn.BATCHES)
 _LEFT_OUT = (Tell, Save, CommitCheckpoint, AbandonCheckpoint)
 
 
-class RerunDriver(Driver):
+class RerunConductor(Conductor):
     """Follows a record instead of the clock and the order of arrival.
 
     Attributes:
@@ -45,7 +45,7 @@ class RerunDriver(Driver):
         self._ended = self._recorded = False  # whether what is being taken is of the record
 
     def begin(self, plan: RunPlan, memory: RunMemory) -> None:
-        """See `Driver.begin`."""
+        """See `Conductor.begin`."""
         self._published = memory.weights().published
         self._passes = {name: memory.stats(name).words for name in plan.names.policy}
 

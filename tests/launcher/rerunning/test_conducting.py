@@ -19,7 +19,7 @@ from fast_core.events import (
     Tell,
     Tick,
 )
-from fast_core.launcher.rerunning.driver import RerunDriver
+from fast_core.launcher.rerunning.conducting import RerunConductor
 from fast_core.run.names import METRICS
 from fast_core.scheduler import LAUNCHER, Send
 from tests.launcher.rerunning.test_following import collect, following, ready
@@ -40,12 +40,12 @@ class Hub:
         self.sent.append((node, command))
 
 
-def driving(*recorded: Event | LauncherEvent) -> tuple[RerunDriver, Hub]:
-    driver = RerunDriver(following(*recorded))
+def conducting(*recorded: Event | LauncherEvent) -> tuple[RerunConductor, Hub]:
+    conductor = RerunConductor(following(*recorded))
     weights = SimpleNamespace(published=lambda: 0)
     plan = SimpleNamespace(names=SimpleNamespace(policy=()))
-    driver.begin(plan, SimpleNamespace(weights=lambda: weights))  # type: ignore[arg-type]
-    return driver, Hub()
+    conductor.begin(plan, SimpleNamespace(weights=lambda: weights))  # type: ignore[arg-type]
+    return conductor, Hub()
 
 
 def end(reason: str) -> list[Send]:
@@ -53,49 +53,49 @@ def end(reason: str) -> list[Send]:
 
 
 def test_each_event_is_taken_at_its_recorded_time_before_the_next_is_due() -> None:
-    driver, hub = driving(Tick(), ready(0, 0), Tick())
-    assert driver.now_s() == 10.0
+    conductor, hub = conducting(Tick(), ready(0, 0), Tick())
+    assert conductor.now_s() == 10.0
     hub.events = [ready(0, 0)]
-    taken = [(type(event), driver.now_s()) for event in driver.receive(hub)]  # type: ignore[arg-type]
+    taken = [(type(event), conductor.now_s()) for event in conductor.receive(hub)]  # type: ignore[arg-type]
     assert [now_s for _, now_s in taken] == [11.0, 12.0, 13.0]
-    assert driver.over() is not None and not driver.due(0.0)
+    assert conductor.over() is not None and not conductor.due(0.0)
 
 
 def test_order_waits_until_it_may_be_carried_out_but_what_only_shows_does_not() -> None:
-    driver, hub = driving(Tick(), ready(0, 1))
-    driver.send(hub, METRICS, Stop("finished"))  # type: ignore[arg-type]
-    driver.send(hub, "env-0", collect(0))  # type: ignore[arg-type]
+    conductor, hub = conducting(Tick(), ready(0, 1))
+    conductor.send(hub, METRICS, Stop("finished"))  # type: ignore[arg-type]
+    conductor.send(hub, "env-0", collect(0))  # type: ignore[arg-type]
     assert [node for node, _ in hub.sent] == [METRICS]
-    assert len(list(driver.receive(hub))) == 1  # type: ignore[arg-type]
+    assert len(list(conductor.receive(hub))) == 1  # type: ignore[arg-type]
     assert [node for node, _ in hub.sent] == [METRICS], "version 1 is to act, 0 is published"
-    driver._published = lambda: 1
-    list(driver.receive(hub))  # type: ignore[arg-type]
+    conductor._published = lambda: 1
+    list(conductor.receive(hub))  # type: ignore[arg-type]
     assert isinstance(hub.sent[-1][1], Collect)
 
 
 def test_run_that_was_interrupted_ends_as_it_was_recorded() -> None:
-    driver, hub = driving(StopRequested("Ctrl-C", save=True), Tick())
-    ends = [driver.orders(end("interrupted"))[0].command for _ in driver.receive(hub)]  # type: ignore[arg-type]
+    conductor, hub = conducting(StopRequested("Ctrl-C", save=True), Tick())
+    ends = [conductor.orders(end("interrupted"))[0].command for _ in conductor.receive(hub)]  # type: ignore[arg-type]
     (command,) = ends  # nothing is taken after the end
     assert isinstance(command, EndRun) and command.reason == "finished"
     assert "until the recorded run ended" in command.text
 
 
 def test_person_can_interrupt_a_rerun_which_then_saves_nothing() -> None:
-    driver, _ = driving(Tick())
-    assert driver.orders(end("interrupted")) == end("interrupted")
-    assert not driver.saves
+    conductor, _ = conducting(Tick())
+    assert conductor.orders(end("interrupted")) == end("interrupted")
+    assert not conductor.saves
 
 
 def test_callbacks_and_checkpoints_are_left_out() -> None:
-    driver, _ = driving(Tick())
+    conductor, _ = conducting(Tick())
     left_out = [Tell("start"), Save(1, "1.tmp"), CommitCheckpoint(1, 0, 0, (), b"")]
     kept = Send("env-0", Stop("finished"))
-    assert driver.orders([*(Send(LAUNCHER, each) for each in left_out), kept]) == [kept]
+    assert conductor.orders([*(Send(LAUNCHER, each) for each in left_out), kept]) == [kept]
 
 
 def test_rerun_that_can_not_go_on_says_what_is_missing() -> None:
-    driver, hub = driving(ready(0, 0))
-    assert list(driver.receive(hub)) == []  # type: ignore[arg-type]
+    conductor, hub = conducting(ready(0, 0))
+    assert list(conductor.receive(hub)) == []  # type: ignore[arg-type]
     with pytest.raises(FastLoopError, match="recorded comes next RolloutReady"):
-        driver.exhausted()
+        conductor.exhausted()
