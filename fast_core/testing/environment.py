@@ -98,7 +98,7 @@ class _Check:
                 f"in {self._steps} steps",
                 "Let nothing depend on the process, the time or global generators",
             )
-        if self._config.backend == "gymnasium" and self._config.atari is None:
+        if self._config.one_by_one and self._config.atari is None:
             for env in range(self._envs):
                 self._alone(env, whole, actions)
         for stop in sorted({1, self._steps // 3, self._steps - 1}):

@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
@@ -235,6 +236,17 @@ def test_a_mask_that_allows_nothing_is_an_error(make: Maker, where: str, at: int
     said = r"mask \(environment.action_mask\) allows no action in dimension 1"
     with pytest.raises(EnvironmentFailed, match=f"environment 0 .*{WHEN[at]} of episode 0.*{said}"):
         make.play(doors(where, many=True, fault="empty", at=at), 3)
+
+
+@pytest.mark.parametrize("steps", [6, 2])
+def test_a_mask_of_a_later_reset_that_allows_nothing_is_an_error(make: Maker, steps: int) -> None:
+    """Of one that a change of attributes begins again, and of one after an episode."""
+    config = replace(doors("obs", many=True, at=0), attributes={"fault": ""})
+    driver = make.play(config, steps)
+    said = r"environment 0 .* in reset of episode 1 \(seed \d+\): its action mask .* allows no"
+    with pytest.raises(EnvironmentFailed, match=said):
+        driver.batch.change({"fault": "empty"}, driver.obs[-1])
+        driver.play(6)
 
 
 @in_turn

@@ -19,6 +19,7 @@ from fast_core.envs.description import describe
 from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
+from fast_core.testing import check_environment
 from tests.envs.driver import Driver, random_actions
 from tests.envs.own_backend import Turns
 
@@ -230,7 +231,7 @@ def test_the_example_of_the_page_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "walking.py").write_text(block.partition("```")[0])
     monkeypatch.chdir(tmp_path)
     config = EnvironmentConfig(id="walks", backend="walking:Walks")
-    assert probe(config, 0).repeatable
+    check_environment(config)
     batch = make_batch(config, seed=0, shard=0, envs=3)
     finished = Driver(batch, 3).run(np.zeros((100, 3), np.int64)).batch.take_episodes()
     assert set(finished.lengths) == set(range(1, 9))
