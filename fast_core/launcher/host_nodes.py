@@ -44,10 +44,8 @@ class HostNodes:
 
     def start_of(self, command: Respawn) -> NodeStart:
         """What a node is given to begin with."""
-        role = self._plan.roles[command.node]
         plan, peer = replace(self._plan, changed=command.changed), self._hub.peer(command.node)
-        path, life = self._hub.path, command.life
-        return NodeStart(plan, role.node_class, role.rank, path, peer, life, command.shards)
+        return NodeStart(plan, self._hub.path, peer, command.life, command.shards)
 
     def spawn(self, command: Respawn) -> None:
         """Start a node: forked now, it gets its plan once its pid is known (`give_plans`).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
@@ -94,7 +94,7 @@ class InlineMode:
         self._limits.rest()
         return Findings(config.algorithm.examine(found), config, made_s=before.longest_s)
 
-    def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
+    def prepare(self, plan: RunPlan) -> None:
         """Nothing can begin before there is memory."""
 
     def hub(self, plan: RunPlan, memory: RunMemory) -> InprocHub:
@@ -133,11 +133,11 @@ class InlineRun:
         self._threads = 0
         self._seen_interrupts = 0
 
-    def start(self, specs: Sequence[Role]) -> None:
+    def start(self) -> None:
         """Construct and set up every node; a signal gets out of a constructor at once."""
         self._interrupts.at_once = True
         try:
-            self._start(specs)
+            self._start()
         except KeyboardInterrupt:
             if self._interrupts.count != 1:
                 raise
@@ -145,15 +145,15 @@ class InlineRun:
             self._interrupts.at_once = False
         self._take_interrupts()
 
-    def _start(self, specs: Sequence[Role]) -> None:
-        for spec in specs:
+    def _start(self) -> None:
+        for role in self._plan.begins_with:
             self._take_interrupts()
             if self._shell.end is not None:
                 return
             node: Node | None = None
-            self._limit_start(spec.name)
+            self._limit_start(role.name)
             try:
-                node = node_class(spec.node_class)(self._context(spec))
+                node = node_class(role.node_class)(self._context(role))
                 self._nodes.append(node)
                 self._use_threads(node)
                 node.setup()
@@ -164,13 +164,13 @@ class InlineRun:
                         self._nodes.remove(node)
                         self._close(node)
                     return
-                self._take_failure(spec.name, node, error, begun=False)
-                if spec.name in self._shell.roster.optional:
+                self._take_failure(role.name, node, error, begun=False)
+                if role.name in self._shell.roster.optional:
                     continue
                 return
             self._limits.rest()
             node.enter(NodeState.WAITING, "waiting for work")
-            node.context.channel.send(Ready(spec.name, os.getpid()))
+            node.context.channel.send(Ready(role.name, os.getpid()))
 
     def _limit_start(self, name: str) -> None:
         limit_s = self._plan.start_timeout_s
@@ -188,17 +188,17 @@ class InlineRun:
         if self._shell.end is not None:
             self._shell.tell_stop((event.node,))
 
-    def _context(self, spec: Role) -> NodeContext:
+    def _context(self, role: Role) -> NodeContext:
         return NodeContext(
-            name=spec.name,
-            rank=spec.rank,
+            name=role.name,
+            rank=role.rank,
             plan=self._plan,
             memory=self._memory,
-            channel=self._hub.connect(spec.name),
-            doorbell=self._memory.doorbell(spec.name),
-            stats=self._memory.stats(spec.name),
-            spans=self._memory.spans(spec.name),
-            log=logging.getLogger(f"fastloop.{spec.name}"),
+            channel=self._hub.connect(role.name),
+            doorbell=self._memory.doorbell(role.name),
+            stats=self._memory.stats(role.name),
+            spans=self._memory.spans(role.name),
+            log=logging.getLogger(f"fastloop.{role.name}"),
         )
 
     def run(self) -> None:

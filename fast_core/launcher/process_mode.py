@@ -62,12 +62,13 @@ class ProcessMode:
         """Ask the probe process, and measure; the slow imports of nodes overlap with it."""
         return look(self._tree, self._config, self._interrupts, runs=True, elsewhere=self._places)
 
-    def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
+    def prepare(self, plan: RunPlan) -> None:
         """Start the processes that are not there yet."""
-        for spec in specs:  # optional ones start when the others have their plans
-            there = {*self._tree.children, *optional_nodes(plan.config), *plan.places}
-            if spec.name not in there:
-                self._tree.spawn(spec.name, NODE_TARGET, warm=warm(spec, plan.config))
+        # optional ones start when the others have their plans
+        others = {*self._tree.children, *optional_nodes(plan.config), *plan.places}
+        for role in plan.begins_with:
+            if role.name not in others:
+                self._tree.spawn(role.name, NODE_TARGET, warm=warm(role, plan.config))
         for name in stewards_of(plan):
             self._tree.spawn(name, STEWARD_TARGET)
 

@@ -39,7 +39,6 @@ from fast_core.launcher.shown.records import TraceDrain, write_crash, write_reco
 from fast_core.launcher.shown.scores import Scores
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
-from fast_core.launcher.topology import topology
 from fast_core.launcher.verdict import Findings, Verdict, judge, remarks
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
@@ -47,7 +46,6 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
-from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.screens.served import Served
 from fast_core.system import remains
@@ -114,7 +112,7 @@ class Session:
 class Nodes(Protocol):
     """The nodes of a run, whatever they live in."""
 
-    def start(self, specs: tuple[Role, ...]) -> None:
+    def start(self) -> None:
         """Let every node begin."""
         ...
 
@@ -138,7 +136,7 @@ class Mode(Protocol):
         """Find out what the environment looks like."""
         ...
 
-    def prepare(self, plan: RunPlan, specs: tuple[Role, ...]) -> None:
+    def prepare(self, plan: RunPlan) -> None:
         """Do what may begin before there is memory."""
         ...
 
@@ -173,9 +171,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     verdict = _verdict(session, mode.look)
     follows, places = session.conductor.follows, session.places
     plan = replace(verdict.plan, kept=session.kept, follows=follows, places=places)
-    specs = topology(plan)
     callbacks = _callbacks(session, plan, stack)
-    mode.prepare(plan, specs)
+    mode.prepare(plan)
     interrupts.check()
     desk = _desk(session, mode.folder, stack)
     memory = RunMemory.create(plan, interrupts.check)
@@ -194,7 +191,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     known = shell.plan, shell.scheduler, shell.roster, scores, shell.now
     display = Display(*known, progress, trace)
     nodes = mode.nodes(shell.plan, memory, shell, display.refresh)
-    nodes.start(specs)
+    nodes.start()
     write_versions(run, datetime.now())  # while the nodes get ready
     nodes.run()
     before = interrupts.count

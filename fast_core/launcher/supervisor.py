@@ -31,7 +31,6 @@ from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
 from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
-from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
 
@@ -71,7 +70,7 @@ class Supervisor:
         self._due_s: dict[str, float] = {}  # when those that come back must be ready
         self._retired_s: dict[str, float] = {}  # when those must be gone that were told to stop
 
-    def start(self, specs: tuple[Role, ...]) -> None:
+    def start(self) -> None:
         """Hand every waiting child its plan.
 
         Raises:
@@ -80,9 +79,9 @@ class Supervisor:
         """
         optional = self._shell.roster.optional
         starts: dict[str, NodeStart | StewardStart] = {
-            spec.name: self._nodes.start_of(Respawn(spec.name, 1, (), self._plan.changed))
-            for spec in specs
-            if spec.name not in optional and not spec.place
+            role.name: self._nodes.start_of(Respawn(role.name, 1, (), self._plan.changed))
+            for role in self._plan.begins_with
+            if role.name not in optional and not role.place
         }
         for name, place in self._stewards.items():
             starts[name] = StewardStart(self._plan, place, self._hub.path)

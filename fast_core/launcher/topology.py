@@ -44,11 +44,6 @@ SCHEDULER_CONSUMES: frozenset[type[Message]] = frozenset(
 )
 
 
-def topology(plan: RunPlan) -> tuple[Role, ...]:
-    """The nodes that a run begins with, in the order of ``plan.names.all``."""
-    return tuple(plan.roles[name] for name in plan.names.all)
-
-
 def warm(role: Role, config: RunConfig) -> tuple[str, ...]:
     """What a node imports before it has its plan."""
     modules, optimizer = (role.node_class.partition(":")[0],), config.nodes.optimizer

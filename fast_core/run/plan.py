@@ -179,6 +179,11 @@ class RunPlan:
         return Names.of(self.roles.values())
 
     @property
+    def begins_with(self) -> tuple[Role, ...]:
+        """The nodes that the run begins with, in the order of `names`."""
+        return tuple(self.roles[name] for name in self.names.all)
+
+    @property
     def blueprint(self) -> Blueprint:
         """The algorithm's torch-free description."""
         return self.config.algorithm

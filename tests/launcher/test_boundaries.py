@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,8 @@ from fast_core.launcher.processes import node_process
 from fast_core.launcher.processes.start import probe_start
 from fast_core.nodes.node import Node
 from fast_core.run.names import Role
+from fast_core.run.own_parts import OwnPart
+from fast_core.run.plan import RunPlan
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
 START = probe_start(make_config())
@@ -140,13 +143,20 @@ class RecordingShell:
     def stop_nodes(self, nodes: tuple[str, ...]) -> None: ...
 
 
+def plan_of(stage: Stage, **nodes: type[Node]) -> RunPlan:
+    """A run of these nodes alone."""
+    roles = (Role(f"{name}-0", f"{HERE}:{kind.__name__}") for name, kind in nodes.items())
+    return replace(stage.plan, parts=(OwnPart(brought=tuple(roles)),))
+
+
 @pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])
 def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     shell = RecordingShell()
     quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
     limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
-    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
-    run.start([Role("metrics-0", f"{HERE}:{kind.__name__}")])
+    plan = plan_of(stage, metrics=kind)
+    run = InlineRun(plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
+    run.start()
     if kind is LeavesInWork:
         run.run()
     run.close()
@@ -169,9 +179,9 @@ def test_inline_run_goes_on_without_an_optional_node_that_fails(
     monkeypatch.setattr(shell, "take", shell.taken.append)
     quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
     limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
-    run = InlineRun(stage.plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
-    mild = f"{HERE}:{WellBehaved.__name__}"
-    run.start([Role("metrics-0", f"{HERE}:{kind.__name__}"), Role("optimizer-0", mild)])
+    plan = plan_of(stage, metrics=kind, optimizer=WellBehaved)
+    run = InlineRun(plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
+    run.start()
     assert run._nodes[-1].context.name == "optimizer-0", "those after it begin"
     shell.turns = 3
     run.run()

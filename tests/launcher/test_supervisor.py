@@ -25,7 +25,6 @@ from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, frame
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.supervisor import Supervisor
-from fast_core.launcher.topology import topology
 from fast_core.spec import EnvironmentSpec
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
@@ -248,7 +247,7 @@ def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
         interrupts,
         lambda: 0.0,
     )
-    supervisor.start(topology(stage.plan))
+    supervisor.start()
 
 
 def test_node_that_died_while_the_probe_was_asked_is_named(
@@ -338,7 +337,7 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     hub = SimpleNamespace(path="socket", peer=str, retire=lambda node: None)
     unwatched: Any = (stage.memory, hub, shell, interrupts, lambda: 0.0)
     supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]
-    supervisor.start(topology(stage.plan))
+    supervisor.start()
     tree.spawn = lambda name, target, warm: None  # type: ignore[attr-defined]
     killed = []
     tree.send_signal = lambda child, number: killed.append(child.name)  # type: ignore[attr-defined]

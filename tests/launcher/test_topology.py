@@ -13,7 +13,6 @@ from fast_core.launcher.topology import (
     check,
     check_topology,
     scheduler_emits,
-    topology,
 )
 from fast_core.launcher.wiring import node_class
 from fast_core.nodes.node import Node
@@ -38,18 +37,18 @@ def evaluation(evaluates: bool) -> EvaluationConfig:
 
 
 def classes(plan) -> list[type[Node]]:
-    return [node_class(node.node_class) for node in topology(plan)]
+    return [node_class(node.node_class) for node in plan.begins_with]
 
 
 def test_nodes_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path)
-    assert tuple(node.name for node in topology(plan)) == plan.names.all
-    assert [node.rank for node in topology(plan)] == [0, 1, 0, 0, 0]
+    assert tuple(node.name for node in plan.begins_with) == plan.names.all
+    assert [node.rank for node in plan.begins_with] == [0, 1, 0, 0, 0]
 
 
 def test_run_without_evaluation_has_no_evaluator(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path, make_config(evaluation=EvaluationConfig(every_env_steps=None)))
-    assert [node.name for node in topology(plan)] == ["env-0", "env-1", "optimizer-0", "metrics-0"]
+    assert plan.names.all == ("env-0", "env-1", "optimizer-0", "metrics-0")
     assert Evaluate not in scheduler_emits(plan.roles.values())
     check(scheduler_emits(plan.roles.values()), classes(plan))
 

@@ -103,7 +103,7 @@ def node_main(name: str, link: socket.socket) -> int:
     forward_logging(name, channel.try_send)
     context = NodeContext(
         name=name,
-        rank=start.rank,
+        rank=start.plan.roles[name].rank,
         plan=start.plan,
         memory=memory,
         channel=channel,
@@ -115,7 +115,7 @@ def node_main(name: str, link: socket.socket) -> int:
     )
     pulse = Pulse.begin(memory.pulse(name))
     try:
-        return _live(context, start.node_class)
+        return _live(context, start.plan.roles[name].node_class)
     finally:
         channel.close()
         pulse.close()

@@ -89,8 +89,6 @@ class NodeStart:
 
     Attributes:
         plan: The plan of the run.
-        node_class: ``package.module:Class`` of the node.
-        rank: Index among the nodes of its kind.
         socket_path: Socket file of the scheduler.
         peer: What it calls itself there.
         life: The number of its life, 2 for the first that is not the one it began with.
@@ -98,8 +96,6 @@ class NodeStart:
     """
 
     plan: RunPlan
-    node_class: str
-    rank: int
     socket_path: str
     peer: str = ""
     life: int = 1
