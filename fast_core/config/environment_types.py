@@ -55,6 +55,9 @@ class WrapperConfig(Section, frozen=True, kw_only=True):
     ] = {}
 
 
+BACKENDS = ("gymnasium", "gymnasium_vector", "envpool")  # others are classes
+
+
 class EnvironmentConfig(Section, frozen=True, kw_only=True):
     """What is stepped."""
 
@@ -68,10 +71,11 @@ class EnvironmentConfig(Section, frozen=True, kw_only=True):
     backend: Annotated[
         str,
         Meta(
+            examples=[*BACKENDS, "package.module:Class"],
             description="gymnasium: environments of `gymnasium.make`, one after the other. "
             "gymnasium_vector: the environment's own vectorised form (`vector_entry_point`). "
             "envpool: EnvPool's C++ environments. Or a class of yours that steps many with one "
-            "call, as `package.module:Class`."
+            "call, as `package.module:Class`.",
         ),
     ] = "gymnasium"
     frame_skip: Annotated[

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from fast_core.config import EnvironmentConfig, ReplayConfig, RunConfig, SchedulerConfig
+from fast_core.config.environment_types import BACKENDS
 from fast_core.system.importing import colon_hint
 
-BACKENDS = ("gymnasium", "gymnasium_vector", "envpool")
 MOST_STEPS = 1000
 MOST_SHARDS = 16_384  # each process lays out memory for as many env nodes
 MOST_GROUPS = 2 * MOST_SHARDS  # and for what each group of each shard asks

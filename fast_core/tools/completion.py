@@ -127,6 +127,7 @@ def _overrides(word: str) -> Iterator[str]:
     """Keys of values with their equals sign, or behind that the values that are listed."""
     from fast_core.algos.registry import REGISTRY, algorithm_config_type
     from fast_core.config import RunConfig
+    from fast_core.config.environment_types import BACKENDS
     from fast_core.config.schema import choices, keys
     from fast_core.config.yaml_text import inline
 
@@ -138,6 +139,9 @@ def _overrides(word: str) -> Iterator[str]:
         return
     if path == "algorithm.name":
         yield from (f"{path}={each}" for each in REGISTRY)
+        return
+    if path == "environment.backend":
+        yield from (f"{path}={each}" for each in BACKENDS)
         return
     kinds: list[type] = [RunConfig]
     for name in path.split("."):
