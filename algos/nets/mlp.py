@@ -5,8 +5,6 @@ So one call serves all members, bias gradients are row sums, and the log-probabi
 action are contiguous. For networks of this size a call costs more than its arithmetic, and
 NumPy's calls are the cheapest (its tanh is also several times faster than torch's on CPUs without
 Intel's vector library).
-
-`nets_torch.mlp` has the same passes in torch, for bfloat16 and GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -105,52 +103,8 @@ def draw_first_values(
         parameter.view(flat)[...] = rng.uniform(-limit, limit, parameter.shape)
 
 
-class Columns(Protocol):
-    """Inputs of networks: an array ``[in, B]`` on the host, or a tensor ``[B, in]``."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its sizes."""
-        ...
-
-
-class Mlp(Protocol):
-    """The passes of an ensemble; an object serves one caller at a time."""
-
-    def forward(self, x: Columns) -> F32:
-        """Map ``x [in, B]`` to ``[M, out, B]``.
-
-        ``x`` has to stay as it is until `backward`; the result is overwritten by the next call
-        with as many rows.
-        """
-        ...
-
-    def backward(self, delta: F32, *, rows: int, inputs: slice | None = None) -> F32 | None:
-        """Go back through the last `forward`, whose activations are destroyed.
-
-        Args:
-            delta: ``[M, out, B]``, gradient of the loss with respect to the outputs; changed
-                where an activation follows the last layer.
-            rows: Parameter gradients are those of the first ``rows`` columns; 0 leaves them.
-            inputs: Which inputs' gradients are wanted, None for none.
-
-        Returns:
-            Gradient with respect to ``x[inputs, rows:]``, summed over the members.
-        """
-        ...
-
-    def slope(self, inputs: slice, rows: int) -> Columns:
-        """More of what the last `backward` found.
-
-        Returns:
-            Gradient with respect to ``x[inputs, :rows]``, summed over the members, in the form
-            that ``x`` had.
-        """
-        ...
-
-
 class NumpyMlp:
-    """An ensemble in NumPy; implements `Mlp`. Its calls are the cheapest.
+    """The passes of an ensemble in NumPy; an object serves one caller at a time.
 
     Args:
         shape: What it is.
@@ -191,9 +145,12 @@ class NumpyMlp:
         self._x: F32 = np.empty((0, 0), self._dtype)
         self._delta = self._x
 
-    def forward(self, x: Columns) -> F32:
-        """Map ``x [in, B]`` to ``[M, out, B]``."""
-        assert isinstance(x, np.ndarray), "tensors are for TorchMlp"
+    def forward(self, x: F32) -> F32:
+        """Map ``x [in, B]`` to ``[M, out, B]``.
+
+        ``x`` has to stay as it is until `backward`; the result is overwritten by the next call
+        with as many rows.
+        """
         rows = x.shape[1]
         buffers = self._buffers.get(rows) or self._allocate(rows)
         self._x = inputs = x
@@ -211,7 +168,17 @@ class NumpyMlp:
         return output
 
     def backward(self, delta: F32, *, rows: int, inputs: slice | None = None) -> F32 | None:
-        """Go back through the last `forward`; see `Mlp.backward`."""
+        """Go back through the last `forward`, whose activations are destroyed.
+
+        Args:
+            delta: ``[M, out, B]``, gradient of the loss with respect to the outputs; changed
+                where an activation follows the last layer.
+            rows: Parameter gradients are those of the first ``rows`` columns; 0 leaves them.
+            inputs: Which inputs' gradients are wanted, None for none.
+
+        Returns:
+            Gradient with respect to ``x[inputs, rows:]``, summed over the members.
+        """
         columns = self._x.shape[1]
         outputs = self._buffers[columns].outputs
         deltas = self._deltas_for(columns)[0]
@@ -227,10 +194,6 @@ class NumpyMlp:
             self._through_activation(index - 1, delta, rows)
         self._delta = delta.reshape(-1, columns)
         return None if inputs is None else self._down_to_inputs(inputs, slice(rows, None))
-
-    def slope(self, inputs: slice, rows: int) -> F32:
-        """Gradient with respect to ``x[inputs, :rows]``; see `Mlp.slope`."""
-        return self._down_to_inputs(inputs, slice(rows))
 
     def _through_activation(self, index: int, delta: F32, rows: int) -> None:
         """Go back through what follows the products of a hidden layer."""

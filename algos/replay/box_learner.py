@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,12 +12,12 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.replay.box_actions import BoxActions
 from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.learner import Losses, ReplayLearner
+from fast_core.algos.replay.learner import Losses, NumpyLearner
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.spec import EnvironmentSpec
 
 
-class BoxLearner(ReplayLearner):
+class BoxLearner(NumpyLearner):
     """Critics on stored actions, and a policy that follows their slope at its own.
 
     Args:
@@ -24,6 +25,8 @@ class BoxLearner(ReplayLearner):
         environment: What is learned; `BoxBlueprint.check` has accepted it.
         setup: The run.
     """
+
+    judging: ClassVar[tuple[str, ...]] = ("critics",)
 
     def __init__(
         self, settings: BoxBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
@@ -42,11 +45,6 @@ class BoxLearner(ReplayLearner):
         super().change(settings)
         self._box_settings = settings
 
-    def insight_parameters(self) -> list[F32]:
-        """Those of the critics."""
-        flat = self._vectors.parameters()
-        return [p.view(flat) for p in self._layout.groups["critics"].parameters]
-
     def _compute(self, batch: ReplayBatch) -> Losses:
         inputs, rows = self._inputs, len(batch.reward)
         inputs.fill(batch)
@@ -56,7 +54,6 @@ class BoxLearner(ReplayLearner):
             delta: F32 = np.zeros_like(value)
             losses = self._critic_losses(value, target, numbers(batch.weight), delta)
             self._critics.backward(delta, rows=rows)
-            inputs.backward(self._critics)
             return losses
         # One pass of the critics serves the stored actions and the policy's.
         action = self._act(self._policy.forward(inputs.obs)[0])
@@ -69,17 +66,16 @@ class BoxLearner(ReplayLearner):
         policy_value = self._policy_value(value[:, 0, own], delta[:, 0, own])
         slope = self._critics.backward(delta, rows=rows, inputs=inputs.action_rows)
         assert slope is not None, "gradients of the actions were asked for"
-        inputs.backward(self._critics)
         gradient = self._policy_gradient(slope, policy_value, losses.metrics)
         self._policy.backward(gradient[None], rows=rows)
         return losses
 
     def _step(self, policy: bool) -> None:
         settings = self._box_settings
-        self._step_critics(settings.learning_rate)
+        self._step_network("critics", settings.learning_rate)
         if policy:
             rate = settings.policy_learning_rate or settings.learning_rate
-            self._step_network(["policy"], rate)
+            self._step_network("policy", rate)
             self._vectors.follow(settings.target_rate)
 
     @abstractmethod

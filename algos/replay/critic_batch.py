@@ -2,80 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from fast_core.algorithm import Array, ReplayBatch
-from fast_core.algos.nets.mlp import Columns, Mlp
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 
 
-class Inputs(Protocol):
-    """A batch of ``N`` rows as networks take it; reused by every update.
+class CriticInputs:
+    """A batch of ``N`` rows, feature-first ``[in, N]``; reused by every update.
 
     Each of its columns is valid until the next call that fills them.
-    """
-
-    def prefetch(self, batch: ReplayBatch) -> None:
-        """Copy this batch to the device beside the update that begins with the next `fill`."""
-        ...
-
-    def fill(self, batch: ReplayBatch) -> None:
-        """Take a batch; actions still to be chosen are left open."""
-        ...
-
-    @property
-    def obs(self) -> Columns:
-        """Observations, ``N`` columns."""
-        ...
-
-    @property
-    def next_obs(self) -> Columns:
-        """Observations after the window, ``N`` columns, as target networks see them."""
-        ...
-
-    @property
-    def next_seen(self) -> Columns:
-        """The same as the online networks see them."""
-        ...
-
-    @property
-    def stored(self) -> Columns:
-        """Observations with the stored actions, ``N`` columns."""
-        ...
-
-    @property
-    def action_rows(self) -> slice:
-        """Where actions are among a critic's inputs."""
-        ...
-
-    def with_action(self, action: F32) -> Columns:
-        """The stored actions, then those of the policy, ``[A, N]``: ``2 N`` columns."""
-        ...
-
-    def with_next(self) -> Columns:
-        """Observations, then the next ones as online networks see them: ``2 N`` columns."""
-        ...
-
-    def with_next_action(self, action: F32) -> Columns:
-        """`next_obs` with these actions, ``[A, N]``: ``N`` columns."""
-        ...
-
-    def backward(self, network: Mlp, *, scale: float = 1.0) -> None:
-        """Send the gradient of the first ``N`` columns into what they were seen through.
-
-        Args:
-            network: It has just gone back through `with_action`, `with_next`, `obs` or `stored`.
-            scale: Times the gradient.
-        """
-        ...
-
-
-class CriticInputs:
-    """Columns on the host, feature-first ``[in, N]``; implements `Inputs`.
 
     Args:
         encoder: Of the observations.
@@ -97,9 +35,6 @@ class CriticInputs:
     def action_rows(self) -> slice:
         """Where actions are among a critic's inputs."""
         return slice(self.observed, None)
-
-    def prefetch(self, batch: ReplayBatch) -> None:
-        """Nothing: there is no device."""
 
     def fill(self, batch: ReplayBatch) -> None:
         """Take a batch of ``N`` rows; actions still to be chosen are left open."""
@@ -129,8 +64,6 @@ class CriticInputs:
         """Observations after the window ``[in, N]``."""
         return self._then[: self.observed]
 
-    next_seen = next_obs
-
     @property
     def stored(self) -> F32:
         """Observations with the stored actions ``[in + A, N]``."""
@@ -150,9 +83,6 @@ class CriticInputs:
         """The next observations with these actions, ``[in + A, N]``."""
         self._then[self.observed :] = action
         return self._then
-
-    def backward(self, network: Mlp, *, scale: float = 1.0) -> None:
-        """Nothing: observations are seen as they are."""
 
 
 def numbers(column: Array) -> F32:

@@ -7,7 +7,7 @@ priorities, which come with the batch and go with the report).
 
 from __future__ import annotations
 
-import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,15 +17,12 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import Bool
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.dqn_config import DQNConfig
-from fast_core.algos.replay.learner import Losses, ReplayLearner
+from fast_core.algos.replay.learner import Losses, NumpyLearner
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.spec import EnvironmentSpec
 
-# Of the gradient that two streams send into the convolutions: Wang et al., section 4.2.
-STREAMS_SCALE = math.sqrt(0.5)
 
-
-class DQN(ReplayLearner):
+class DQN(NumpyLearner):
     """Deep Q-learning; implements `fast_core.algorithm.Algorithm`.
 
     Args:
@@ -34,11 +31,13 @@ class DQN(ReplayLearner):
         setup: The run.
     """
 
+    acting: ClassVar[tuple[str, ...]] = ("critics",)
+
     def __init__(
         self, settings: DQNConfig, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._dqn, self._streams = settings, settings.streams(environment)
+        self._dqn = settings
         self._network = self._vectors.network("critics")
         self._target_network = self._vectors.target_network("critics")
 
@@ -69,7 +68,6 @@ class DQN(ReplayLearner):
         delta: F32 = np.zeros_like(value)
         delta[chosen, columns] = slope
         self._network.backward(value_gradient(delta, output, dueling=dueling), rows=rows)
-        inputs.backward(self._network, scale=STREAMS_SCALE if self._streams else 1.0)
         metrics = {
             "critic_loss": loss,
             "value": float(np.add.reduce(value[:, :rows].max(axis=0))) / rows,
@@ -98,21 +96,9 @@ class DQN(ReplayLearner):
         return target
 
     def _step(self, policy: bool) -> None:
-        self._step_critics(self._dqn.learning_rate)
+        self._step_network("critics", self._dqn.learning_rate)
         if (self._updates + 1) % self._dqn.target_interval == 0:
             self._vectors.follow(self._dqn.target_rate)
-
-    def insight_parameters(self) -> list[F32]:
-        """Of the value's stream, where there are two."""
-        if not self._streams:
-            return []
-        flat = self._vectors.parameters()
-        return [p.view(flat)[:1] for p in self._layout.groups["critics"].parameters]
-
-    def _acting_parameters(self, flat: F32) -> list[F32]:
-        """Of all values; of the advantages alone where they have a stream of their own."""
-        first = int(self._streams)
-        return [p.view(flat)[first:] for p in self._layout.groups["critics"].parameters]
 
 
 def action_values(output: F32, *, dueling: bool) -> F32:
@@ -136,8 +122,7 @@ def value_gradient(delta: F32, output: F32, *, dueling: bool) -> F32:
     if not dueling:
         return delta[None]
     total = np.add.reduce(delta, axis=0)
-    outputs: F32 = np.zeros_like(output)
+    outputs: F32 = np.empty_like(output)
     outputs[0, 0] = total
-    advantage = outputs[1] if len(outputs) == 2 else outputs[0, 1:]
-    np.subtract(delta, total / np.float32(len(delta)), out=advantage)
+    np.subtract(delta, total / np.float32(len(delta)), out=outputs[0, 1:])
     return outputs

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, LearnerSetup, Thinker
+from fast_core.algorithm import Thinker
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import is_own
 from fast_core.algos.replay.choice_blueprint import ChoiceBlueprint
@@ -20,6 +20,7 @@ from fast_core.system.importing import own
 class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
     """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
 
+    numpy_learner: ClassVar[str] = "fast_core.algos.replay.dqn:DQN"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dqn:TorchDQN"
 
     name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
@@ -110,11 +111,3 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
         make = own("fast_core.algos.replay.thinking:choice_thinker")
         made: Thinker | None = make(self, environment, dueling=dueling, stream=stream)
         return made
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        """Build a learner."""
-        if self.modular:
-            return super().make_algorithm(environment, setup)
-        self.check(environment, setup)
-        learner: Algorithm = own("fast_core.algos.replay.dqn:DQN")(self, environment, setup)
-        return learner

@@ -11,8 +11,12 @@ import numpy as np
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.algos.replay.critic_batch import numbers
+from fast_core.algos.replay.dsac_config import (
+    DistributionalBlueprint,
+    DSACConfig,
+    DSACTConfig,
+)
 from fast_core.algos.replay.learner import Losses
 from fast_core.algos.replay.sac import EntropyLearner
 from fast_core.spec import EnvironmentSpec
@@ -30,19 +34,13 @@ class Distributional(EntropyLearner):
         settings: Hyper-parameters and network shapes.
         environment: What is learned.
         setup: The run.
-        variance_offset: Added to variances in denominators.
     """
 
     def __init__(
-        self,
-        settings: SquashedBlueprint,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        variance_offset: float,
+        self, settings: DistributionalBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._offset = np.float32(variance_offset)
+        self._offset = np.float32(settings.variance_offset)
         self._target_policy = self._vectors.target_network("policy")
 
     def _target(self, batch: ReplayBatch) -> F32:
@@ -82,21 +80,13 @@ class DSAC(Distributional):
         settings: Hyper-parameters and network shapes.
         environment: What is learned.
         setup: The run.
-        return_bound: Largest distance of a sampled return from the mean that counts.
-        variance_offset: Added to variances in denominators.
     """
 
     def __init__(
-        self,
-        settings: SquashedBlueprint,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        return_bound: float,
-        variance_offset: float,
+        self, settings: DSACConfig, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        super().__init__(settings, environment, setup, variance_offset=variance_offset)
-        self._bound = np.float32(return_bound)
+        super().__init__(settings, environment, setup)
+        self._bound = np.float32(settings.return_bound)
 
     def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
         """The mean follows sampled returns; the deviation their bounded distance from it."""
@@ -118,25 +108,14 @@ class DSACT(Distributional):
         settings: Hyper-parameters and network shapes.
         environment: What is learned.
         setup: The run.
-        bound_deviations: Largest distance of a sampled return from the mean that counts, in
-            average deviations: the paper's xi.
-        average_rate: Share of a batch in the running averages.
-        variance_offset: Added to variances in denominators, and to what scales gradients.
     """
 
     def __init__(
-        self,
-        settings: SquashedBlueprint,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        bound_deviations: float,
-        average_rate: float,
-        variance_offset: float,
+        self, settings: DSACTConfig, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        super().__init__(settings, environment, setup, variance_offset=variance_offset)
-        self._deviations = np.float32(bound_deviations)
-        self._rate = average_rate
+        super().__init__(settings, environment, setup)
+        self._deviations = np.float32(settings.bound_deviations)
+        self._rate = settings.average_rate
 
     def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
         """Gradients bounded and scaled by averages that include this batch."""
@@ -234,14 +213,11 @@ def distribution_gradient(
     delta[:, 0] *= factors
     distance = bounded(sample, mean, bound)
     distance -= mean
-    np.subtract(variance, np.square(distance), out=distance)
-    cubic = variance * std
-    cubic += offset
-    np.divide(distance, np.maximum(cubic, LEAST_VARIANCE**1.5), out=distance)
-    distance *= factors
+    spread = _spread_gradient(std, variance, distance, offset)
+    spread *= factors
     # softplus' = sigmoid = 1 - e^(-softplus)
-    distance *= -np.expm1(-std)
-    delta[:, 1] = distance
+    spread *= -np.expm1(-std)
+    delta[:, 1] = spread
     loss = 0.5 * float(np.add.reduce(np.square(error), axis=None)) / error.size
     absolute: F32 = np.add.reduce(np.abs(error, out=error), axis=0)
     absolute *= np.float32(1.0 / members)
@@ -251,3 +227,15 @@ def distribution_gradient(
         "value_std": float(np.add.reduce(std[0])) / rows,
     }
     return Losses(absolute, metrics)
+
+
+def _spread_gradient(std: F32, variance: F32, distance: F32, offset: float | np.float32) -> F32:
+    """``d std`` of `distribution_gradient`, ``[M, N]``, but for scale and weights.
+
+    ``distance [M, N]`` is how far bounded samples are from the mean; it is destroyed.
+    """
+    np.subtract(variance, np.square(distance), out=distance)
+    cubic = variance * std
+    cubic += offset
+    np.divide(distance, np.maximum(cubic, LEAST_VARIANCE**1.5), out=distance)
+    return distance

@@ -7,10 +7,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, LearnerSetup
 from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.config import Count
-from fast_core.spec import EnvironmentSpec
 
 Offset = Annotated[
     float,
@@ -45,6 +43,7 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
         "variance_offset": 0.1,
     }
 
+    numpy_learner: ClassVar[str] = "fast_core.algos.replay.dsac:DSAC"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSAC"
 
     name: Annotated[str, Meta(description="`dsac`.")] = "dsac"
@@ -56,25 +55,11 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
         Meta(gt=0, description="Largest distance of a sampled return from the mean that counts."),
     ] = 20.0
 
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        """Build a learner."""
-        if self.modular:
-            return super().make_algorithm(environment, setup)
-        self.check(environment, setup)
-        from fast_core.algos.replay.dsac import DSAC
-
-        return DSAC(
-            self,
-            environment,
-            setup,
-            return_bound=self.return_bound,
-            variance_offset=self.variance_offset,
-        )
-
 
 class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     """DSAC with three refinements (arXiv:2310.05858)."""
 
+    numpy_learner: ClassVar[str] = "fast_core.algos.replay.dsac:DSACT"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSACT"
 
     name: Annotated[str, Meta(description="`dsact`.")] = "dsact"
@@ -94,19 +79,3 @@ class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     def critic_numbers(self) -> int:
         """Averages of deviation and variance."""
         return 2
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        """Build a learner."""
-        if self.modular:
-            return super().make_algorithm(environment, setup)
-        self.check(environment, setup)
-        from fast_core.algos.replay.dsac import DSACT
-
-        return DSACT(
-            self,
-            environment,
-            setup,
-            bound_deviations=self.bound_deviations,
-            average_rate=self.average_rate,
-            variance_offset=self.variance_offset,
-        )

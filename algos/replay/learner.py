@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from fast_core.algos.nets.mlp import draw_first_values
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import moments_state
 from fast_core.algos.nets.observations import ObservationEncoder
-from fast_core.algos.replay.critic_batch import Inputs
+from fast_core.algos.replay.critic_batch import CriticInputs
 from fast_core.algos.replay.observed import ObservedRows
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import (
@@ -33,7 +33,7 @@ from fast_core.algos.replay.vectors import (
     VectorState,
     named,
 )
-from fast_core.errors import CheckpointError, TrainingDiverged
+from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
 
 STATE_FORMAT = 1
@@ -66,10 +66,15 @@ class ReplayLearner(ABC):
 
     The settings' layout has what only a policy's step changes last, beginning with the group
     ``policy``; what lies before it changes with every step.
+
+    Attributes:
+        acting: Parts that policies need, beside what all see through.
+        judging: Parts that say what those that act are worth, for who watches.
     """
 
+    acting: ClassVar[tuple[str, ...]] = ("policy",)
+    judging: ClassVar[tuple[str, ...]] = ()
     _vectors: Vectors
-    _inputs: Inputs
 
     def __init__(
         self,
@@ -104,12 +109,14 @@ class ReplayLearner(ABC):
         """See `fast_core.algorithm.Changeable`."""
         self._settings = settings
 
+    @abstractmethod
     def _allocate(
         self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
     ) -> None:
-        """Make the vectors with their first values, and what takes batches."""
-        self._vectors = _make_vectors(self._settings, self._layout, setup)
-        self._inputs = self._vectors.inputs(self._encoder, actions, limit)
+        """Make the vectors with their first values, and what takes batches.
+
+        With a ``limit`` numbers of observations are normalised by the group ``observations``.
+        """
 
     # --- updates -------------------------------------------------------------------------------
 
@@ -165,14 +172,6 @@ class ReplayLearner(ABC):
         priority = self._losses.error if self._losses and self._errors_are_finite else None
         losses, self._losses = self._losses or Losses(NOTHING, {}), None
         return UpdateReport(updates=0, skipped=0, metrics=losses.metrics, priority=priority)
-
-    def prefetch(self, batch: ReplayBatch) -> None:
-        """Announce the batch after the next one that `update` or `gradient` takes.
-
-        On a device its copy runs beside that update. Its arrays must not change until it was
-        taken. A batch that then is not taken costs the copy and nothing else.
-        """
-        self._inputs.prefetch(batch)
 
     def networks(self) -> tuple[F32, F32]:
         """All parameters and all targets ``[P]``, on the host; may share memory.
@@ -246,19 +245,12 @@ class ReplayLearner(ABC):
         priority = losses.error if len(losses.error) else None
         return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
 
+    @abstractmethod
     def _gradient_norm(self, stop: int) -> float:
         """Length of the gradient up to ``stop``; NaN or infinite if anything there is.
 
         Statistics of the batch travel with it and have no part in its length.
         """
-        vectors, start, lengths = self._vectors, 0, []
-        for group in self._layout.groups.values():
-            if group.statistic and group.place.stop <= stop:
-                if not np.isfinite(vectors.gradient(group.name)).all():
-                    return math.nan
-                lengths.append(vectors.gradient_norm(slice(start, group.place.start)))
-                start = group.place.stop
-        return math.hypot(*lengths, vectors.gradient_norm(slice(start, stop)))
 
     @property
     def _policy_is_due(self) -> bool:
@@ -283,21 +275,6 @@ class ReplayLearner(ABC):
     def _step(self, policy: bool) -> None:
         """Step along the gradient; ``policy``: the policy's groups and the targets too."""
 
-    def _step_critics(self, learning_rate: float) -> None:
-        """Step the critics and what they see through."""
-        seeing = ["encoder"] if "encoder" in self._layout.groups else []
-        self._step_network([*seeing, "critics"], learning_rate)
-
-    def _step_network(self, names: Sequence[str], learning_rate: float) -> None:
-        """Step groups that are one network, along a gradient no longer than is allowed."""
-        longest, scale = self._settings.max_grad_norm, 1.0
-        if longest is not None:
-            places = [self._layout.groups[name].place for name in names]
-            norm = math.hypot(*(self._vectors.gradient_norm(place) for place in places))
-            scale = min(1.0, longest / (norm + 1e-6))
-        for name in names:
-            self._vectors.step(name, learning_rate, scale)
-
     def _count_nonfinite(self) -> None:
         self._nonfinite_updates += 1
         self._nonfinite_in_a_row += 1
@@ -318,18 +295,18 @@ class ReplayLearner(ABC):
         return [*self._acting(self._vectors.parameters()), *statistics, exploration]
 
     def _acting(self, flat: F32) -> list[F32]:
-        """What acts, convolutions first; views."""
-        encoder = self._layout.groups.get("encoder")
-        seeing = [] if encoder is None else [p.view(flat) for p in encoder.parameters]
-        return [*seeing, *self._acting_parameters(flat)]
-
-    def _acting_parameters(self, flat: F32) -> list[F32]:
-        """Of the network that acts, after the convolutions."""
-        return [p.view(flat) for p in self._layout.groups["policy"].parameters]
+        """What acts, with what it sees through first; views."""
+        return self._views(flat, ("encoder", *self.acting))
 
     def insight_parameters(self) -> Sequence[Array]:
-        """What insights need beside those; nothing, if a subclass does not say."""
-        return []
+        """What insights need beside those."""
+        judging = set(self.judging).difference(("encoder", *self.acting))
+        return self._views(self._vectors.parameters(), judging)
+
+    def _views(self, flat: F32, names: Collection[str]) -> list[F32]:
+        """The parameters of these parts, in the layout's order."""
+        groups = (group for name, group in self._layout.groups.items() if name in names)
+        return [p.view(flat) for group in groups for p in group.parameters]
 
     def _exploration(self) -> float:
         """How much policies explore, by the env steps behind the last batch."""
@@ -446,21 +423,60 @@ class ReplayLearner(ABC):
         return self._rng.standard_normal(shape, np.float32)
 
 
-def _make_vectors(settings: ReplaySettings, layout: Layout, setup: LearnerSetup) -> Vectors:
-    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(FIRST_VALUES,)))
+class NumpyLearner(ReplayLearner):
+    """A learner on the CPU whose losses and gradients are written by hand.
+
+    Raises:
+        ConfigError: The run asks for a device, a precision or convolutions.
+    """
+
+    _vectors: NumpyVectors
+
+    def _allocate(
+        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+    ) -> None:
+        settings = self._settings
+        if settings.learns_with_torch(environment, setup):
+            raise ConfigError(
+                f"{type(self).__name__} of algorithm.name {settings.name!r} computes in NumPy, on "
+                "the CPU, in fp32 and without convolutions. Set nodes.optimizer.device cpu and "
+                "precision fp32, algorithm.network mlp and backend auto, or let torch_learner of "
+                "its settings name a TorchAlgorithm."
+            )
+        flat = draw_values(self._layout, setup.seed)
+        self._vectors = NumpyVectors(self._layout, flat, epsilon=settings.adam_epsilon)
+        scaling = None if limit is None else self._vectors.scaling(limit)
+        self._inputs = CriticInputs(self._encoder, actions, scaling)
+
+    def _gradient_norm(self, stop: int) -> float:
+        vectors, start, lengths = self._vectors, 0, []
+        for group in self._layout.groups.values():
+            if group.statistic and group.place.stop <= stop:
+                if not np.isfinite(vectors.gradient(group.name)).all():
+                    return math.nan
+                lengths.append(vectors.gradient_norm(slice(start, group.place.start)))
+                start = group.place.stop
+        return math.hypot(*lengths, vectors.gradient_norm(slice(start, stop)))
+
+    def _step_network(self, name: str, learning_rate: float) -> None:
+        """Step a network along a gradient no longer than is allowed."""
+        longest, scale = self._settings.max_grad_norm, 1.0
+        if longest is not None:
+            norm = self._vectors.gradient_norm(self._layout.groups[name].place)
+            scale = min(1.0, longest / (norm + 1e-6))
+        self._vectors.step(name, learning_rate, scale)
+
+
+def draw_values(layout: Layout, seed: int) -> F32:
+    """First values of all networks, the same whoever learns them; zeros for what is none."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(FIRST_VALUES,)))
     flat: F32 = np.zeros(layout.size, np.float32)
     for group in layout.groups.values():
         if group.shape is not None:
             draw_first_values(group.parameters, flat, rng)
         elif group.encoder is not None:
             draw_encoder_values(group.parameters, flat, rng)
-    plain = setup.device == "cpu" and setup.precision == "fp32" and "encoder" not in layout.groups
-    if settings.backend == "numpy" or (settings.backend == "auto" and plain):
-        return NumpyVectors(layout, flat, epsilon=settings.adam_epsilon)
-    # Imported here because torch costs a second or two and 200 MB.
-    from fast_core.algos.replay.torch_vectors import TorchVectors
-
-    return TorchVectors(layout, flat, setup, epsilon=settings.adam_epsilon)
+    return flat
 
 
 def _fill(flat: F32, values: dict[str, Any], parameters: Sequence[Any]) -> None:

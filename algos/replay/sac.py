@@ -15,6 +15,7 @@ from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.algos.replay.box_learner import BoxLearner, least_value, mean_value, squared_errors
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.temperature import Temperature
 from fast_core.spec import EnvironmentSpec
@@ -75,23 +76,17 @@ class SAC(EntropyLearner):
         settings: Hyper-parameters and network shapes.
         environment: What is learned; `SACConfig.check` has accepted it.
         setup: The run.
-        critics_in_target: How many critics, drawn anew for every update, make targets; None: all.
     """
 
     def __init__(
-        self,
-        settings: SquashedBlueprint,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        critics_in_target: int | None = None,
+        self, settings: SACConfig, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._in_target = critics_in_target
+        self._in_target = settings.critics_in_target
 
     def _target(self, batch: ReplayBatch) -> F32:
         """Soft value targets ``[N]``: equation 3, over n steps."""
-        action, log_prob = self._sample(self._policy.forward(self._inputs.next_seen)[0])
+        action, log_prob = self._sample(self._policy.forward(self._inputs.next_obs)[0])
         values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
         if self._in_target is not None and self._in_target < len(values):
             values = values[self._rng.choice(len(values), self._in_target, replace=False)]

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, LearnerSetup
+from fast_core.algorithm import LearnerSetup
 from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.config import Count
 from fast_core.errors import ConfigError
@@ -16,6 +16,7 @@ from fast_core.spec import EnvironmentSpec
 class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
     """Soft actor-critic (arXiv:1812.05905)."""
 
+    numpy_learner: ClassVar[str] = "fast_core.algos.replay.sac:SAC"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_box:TorchSAC"
 
     name: Annotated[str, Meta(description="`sac`.")] = "sac"
@@ -43,12 +44,3 @@ class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
     def averages_critics(self) -> bool:
         """With random subsets in targets, as REDQ has it."""
         return self.critics_in_target is not None
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        """Build a learner."""
-        if self.modular:
-            return super().make_algorithm(environment, setup)
-        self.check(environment, setup)
-        from fast_core.algos.replay.sac import SAC
-
-        return SAC(self, environment, setup, critics_in_target=self.critics_in_target)

@@ -9,10 +9,10 @@ import numpy as np
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.algos.replay.box_learner import BoxLearner, least_value, squared_errors
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses
+from fast_core.algos.replay.td3_config import TD3Config
 from fast_core.spec import EnvironmentSpec
 
 ONE = np.float32(1)
@@ -25,22 +25,14 @@ class TD3(BoxLearner):
         settings: Hyper-parameters and network shapes.
         environment: What is learned; `TD3Config.check` has accepted it.
         setup: The run.
-        smoothing_noise: Deviation of the noise on the actions of targets.
-        smoothing_limit: Limit of that noise.
     """
 
     def __init__(
-        self,
-        settings: BoxBlueprint,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        smoothing_noise: float,
-        smoothing_limit: float,
+        self, settings: TD3Config, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
         self._target_policy = self._vectors.target_network("policy")
-        self._noise, self._limit = smoothing_noise, np.float32(smoothing_limit)
+        self._noise, self._limit = settings.smoothing_noise, np.float32(settings.smoothing_limit)
         self._action: F32 = np.empty((0, 0), np.float32)
 
     def _target(self, batch: ReplayBatch) -> F32:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fast_core.algorithm import Algorithm, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm import Policy, PolicySetup
 from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.config import Count
 from fast_core.spec import EnvironmentSpec
@@ -15,6 +15,7 @@ from fast_core.spec import EnvironmentSpec
 class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
     """Twin delayed deep deterministic policy gradient (arXiv:1802.09477)."""
 
+    numpy_learner: ClassVar[str] = "fast_core.algos.replay.td3:TD3"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_box:TorchTD3"
 
     name: Annotated[str, Meta(description="`td3`.")] = "td3"
@@ -37,21 +38,6 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
 
         actor = self.actor(environment, setup)
         return DeterministicPolicy(actor, environment, self.exploration_noise)
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        """Build a learner."""
-        if self.modular:
-            return super().make_algorithm(environment, setup)
-        self.check(environment, setup)
-        from fast_core.algos.replay.td3 import TD3
-
-        return TD3(
-            self,
-            environment,
-            setup,
-            smoothing_noise=self.smoothing_noise,
-            smoothing_limit=self.smoothing_limit,
-        )
 
 
 class DDPGConfig(TD3Config, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from fast_core.algos.nets_torch.policy_module import Leaves, PolicyModule
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.replay.actors import actor_layout, take_statistics
 from fast_core.algos.replay.policy_module import make_module
-from fast_core.algos.replay.torch_encoder import see
+from fast_core.algos.replay.torch_networks import see
 from fast_core.spec import EnvironmentSpec
 
 

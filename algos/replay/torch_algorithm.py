@@ -28,8 +28,7 @@ from fast_core.algos.nets_torch.checks import check_scalars, described, is_tenso
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
-from fast_core.algos.replay.learner import Losses, ReplayLearner
-from fast_core.algos.replay.module_vectors import ModuleVectors
+from fast_core.algos.replay.learner import Losses, ReplayLearner, draw_values
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_batches import Batches, TorchBatch
 from fast_core.algos.replay.torch_networks import (
@@ -41,6 +40,7 @@ from fast_core.algos.replay.torch_networks import (
     pick,
     width,
 )
+from fast_core.algos.replay.torch_vectors import TorchVectors
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.system.importing import named
@@ -77,8 +77,6 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         setup: The run.
 
     Attributes:
-        acting: Parts that policies need.
-        judging: Parts that `judge` needs, beside those that act and what all see through.
         followed: Parts that target networks follow.
         statistics: Parts whose gradient is what a batch says of itself.
         replaced: Whether a user's module may be every network itself (`modules`).
@@ -86,13 +84,12 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         target: Those that follow them.
     """
 
-    acting: ClassVar[tuple[str, ...]] = ("policy",)
-    judging: ClassVar[tuple[str, ...]] = ()
     followed: ClassVar[tuple[str, ...]] = ("critics",)
     statistics: ClassVar[tuple[str, ...]] = ()
     replaced: ClassVar[bool] = False
     online: Networks
     target: Networks
+    _vectors: TorchVectors
 
     def __init__(
         self, settings: Settings, environment: EnvironmentSpec, setup: LearnerSetup
@@ -209,18 +206,31 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         self.online, self.target = (
             self.build(settings, environment, seed=seed, bf16=bf16) for _ in range(2)
         )
-        flat: F32 = np.zeros(self._layout.size, np.float32)
-        places = {p.name: p for p in self._layout.parameters}
-        for _, name, tensor in self.online.named_tensors():
-            places[name].view(flat)[...] = tensor.detach().numpy()
-        self._modular = ModuleVectors(self._layout, flat, setup, epsilon=settings.adam_epsilon)
-        self._vectors, self._upload = self._modular, self._modular.uploader
-        self._device = torch.device(setup.device)
-        self._modular.bind(self.online, self.target)
+        flat = self._first_values(setup.seed)
+        self._vectors = TorchVectors(self._layout, flat, setup, epsilon=settings.adam_epsilon)
+        self._upload, self._device = self._vectors.upload, torch.device(setup.device)
+        self._vectors.bind(self.online, self.target)
         self._draws = any(module.random for module in looked_at)
-        scaling = None if limit is None else self._modular.scaling(limit)
+        scaling = None if limit is None else self._vectors.scaling(limit)
         discrete = environment.action.kind == "discrete"
         self._batches = Batches(self._encoder, self._upload, scaling, discrete=discrete)
+
+    def _first_values(self, seed: int) -> F32:
+        """Those of FastLoop's networks as NumPy learners have them; of others, their own."""
+        flat, groups = draw_values(self._layout, seed), self._layout.groups
+        for part, tensors in self.online.tensors().items():
+            shapes = [tuple(tensor.shape) for tensor in tensors]
+            if part not in groups or shapes != [p.shape for p in groups[part].parameters]:
+                raise ConfigError(
+                    f"modules of {type(self).__name__} must make the networks that "
+                    f"{type(self._settings).__name__} lays out; {part!r} is another one. Set "
+                    "always_torch = True in the settings, so that the modules alone say what "
+                    "there is."
+                )
+            if groups[part].shape is None and groups[part].encoder is None:
+                for p, tensor in zip(groups[part].parameters, tensors, strict=True):
+                    p.view(flat)[...] = tensor.detach().numpy()
+        return flat
 
     # --- updates -------------------------------------------------------------------------------
 
@@ -235,7 +245,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         found = self._learn(batch)
         with np.errstate(all="ignore"):
             self._say(batch)
-        vectors, policy = self._modular, self._policy_is_due
+        vectors, policy = self._vectors, self._policy_is_due
         stop = self._layout.size if policy else self._critic_size
         norm, bad = vectors.judge(stop, found.error)
         vectors.bad, vectors.step_scale = bad, self._left
@@ -246,7 +256,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
 
     def _learn(self, batch: ReplayBatch) -> Loss:
         """Write the gradient of every part that is due; everything stays on the device."""
-        self._modular.clear()
+        self._vectors.clear()
         there = self._batches.take(batch)
         if not self._draws:
             return self._differentiate_losses(there)
@@ -256,12 +266,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     def _differentiate_losses(self, batch: TorchBatch) -> Loss:
         found = self.loss(batch)
         self._check(found, len(batch.reward))
-        for part, loss in found.losses.items():
-            learned = self._modular.learned.get(part, [])
-            if part == "critics":
-                learned = [*self._modular.learned.get("encoder", []), *learned]
-            if learned:
-                self._modular.differentiate(loss, learned)
+        self._vectors.differentiate(found.losses)
         self._batches.send_announced()
         return found
 
@@ -299,13 +304,21 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         zero = found.error.new_zeros(())
         return self._host(found, zero, zero)[0]
 
+    def _gradient_norm(self, stop: int) -> float:
+        norm, bad = torch.stack(self._vectors.judge(stop)).tolist()
+        return math.nan if bad else norm
+
     def prefetch(self, batch: ReplayBatch) -> None:
-        """Announce the batch after the next one that `update` or `gradient` takes."""
+        """Announce the batch after the next one that `update` or `gradient` takes.
+
+        On a device its copy runs beside that update. Its arrays must not change until it was
+        taken. A batch that then is not taken costs the copy and nothing else.
+        """
         self._batches.announce(batch)
 
     def _step(self, policy: bool) -> None:
         """Step every part that is due, and let the targets follow."""
-        vectors, groups = self._modular, self._layout.groups.values()
+        vectors, groups = self._vectors, self._layout.groups.values()
         stop = self._layout.size if policy else self._critic_size
         stepped = [g.name for g in groups if g.place.stop <= stop and not g.statistic]
         for name in stepped:
@@ -319,21 +332,6 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     @property
     def _targets_are_due(self) -> bool:
         return True
-
-    # --- what policies get ---------------------------------------------------------------------
-
-    def _acting_parameters(self, flat: F32) -> list[F32]:
-        groups = self._layout.groups
-        return [
-            p.view(flat) for name in groups if name in self.acting for p in groups[name].parameters
-        ]
-
-    def insight_parameters(self) -> list[F32]:
-        """Those of the parts that only judge."""
-        flat, acting = self._vectors.parameters(), ("encoder", *self.acting)
-        groups = self._layout.groups.items()
-        judging = [g for name, g in groups if name in self.judging and name not in acting]
-        return [p.view(flat) for group in judging for p in group.parameters]
 
 
 def torch_learner(settings: ReplaySettings) -> type[TorchAlgorithm[Any]]:

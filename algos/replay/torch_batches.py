@@ -13,7 +13,7 @@ from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Copy
 from fast_core.algos.nets_torch.tables import Uploader
 from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.device_inputs import TensorScaling
+from fast_core.algos.replay.torch_vectors import TensorScaling
 
 
 class TorchBatch(NamedTuple):

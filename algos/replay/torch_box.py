@@ -1,4 +1,4 @@
-"""Losses of actor-critics in boxes in torch, for networks of one's own: SAC and TD3.
+"""Losses of actor-critics in boxes in torch: SAC and TD3.
 
 They are those of `box_learner`, `sac` and `td3`, to the rounding, and draw the same noise.
 """

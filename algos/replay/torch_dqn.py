@@ -1,18 +1,27 @@
-"""DQN's losses in torch, for networks of one's own; see `dqn`."""
+"""DQN's losses in torch; see `dqn`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fast_core.algorithm import Array
 from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.torch_algorithm import Loss, TorchAlgorithm, TorchBatch
-from fast_core.algos.replay.torch_networks import Networks, Perceptron, best_choice, pick
+from fast_core.algos.replay.torch_networks import (
+    Networks,
+    Perceptron,
+    Streams,
+    best_choice,
+    pick,
+)
 from fast_core.spec import EnvironmentSpec
 
 
@@ -26,6 +35,8 @@ class TorchDQN(TorchAlgorithm[DQNConfig]):
         cls, settings: DQNConfig, environment: EnvironmentSpec, seen: int
     ) -> dict[str, nn.Module]:
         """A value for each choice, and one more where there are dueling outputs."""
+        if settings.streams(environment):
+            return {"critics": Streams(settings.shape(environment))}
         outputs = environment.action.n + int(settings.dueling)
         hidden = settings.hidden(environment)
         norm = settings.layer_norm is True
@@ -62,6 +73,22 @@ class TorchDQN(TorchAlgorithm[DQNConfig]):
             "epsilon": loss.new_full((), self._exploration()),
         }
         return Loss({"critics": loss}, (value.detach() - wanted).abs(), metrics)
+
+    def insight_parameters(self) -> Sequence[Array]:
+        """Of the value's stream, where there are two."""
+        flat = self._vectors.parameters()
+        return [view[:1] for view in self._views(flat, self.acting)] if self._streams else []
+
+    def _acting(self, flat: F32) -> list[F32]:
+        """Of all values; of the advantages alone where they have a stream of their own."""
+        if not self._streams:
+            return super()._acting(flat)
+        streams = [view[1:] for view in self._views(flat, self.acting)]
+        return [*self._views(flat, ["encoder"]), *streams]
+
+    @property
+    def _streams(self) -> bool:
+        return isinstance(self.online.parts["critics"], Streams)
 
     @property
     def _targets_are_due(self) -> bool:

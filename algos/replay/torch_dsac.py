@@ -1,4 +1,4 @@
-"""DSAC's and DSAC-T's losses in torch, for networks of one's own; see `dsac`."""
+"""DSAC's and DSAC-T's losses in torch; see `dsac`."""
 
 from __future__ import annotations
 
@@ -95,5 +95,5 @@ class TorchDSACT(TorchDSAC):
 
     def _step(self, policy: bool) -> None:
         averages = self._averaged(self._written("averages"))
-        self._modular.keep_statistic("averages", averages.reshape(-1))
+        self._vectors.keep_statistic("averages", averages.reshape(-1))
         super()._step(policy)

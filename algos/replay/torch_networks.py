@@ -8,8 +8,9 @@ a user's module is every network itself, the rows as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,16 +21,18 @@ from fast_core.algos.nets.encoder_shape import BRANCH_GAIN, GAIN, EncoderShape
 from fast_core.algos.nets.layer_norm import EPSILON
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import OwnShape
-from fast_core.algos.nets_torch.activations import FUNCTIONS
+from fast_core.algos.nets_torch.activations import IN_PLACE
+from fast_core.algos.nets_torch.images import convolve
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import as_module_takes, make, sample, tensors
-from fast_core.algos.replay.torch_encoder import see
 
 Seen = Tensor | Rows
+Output = TypeVar("Output", Tensor, list[Tensor])
+STREAMS_SCALE = math.sqrt(0.5)
 
 
 class Linear(nn.Module):
-    """A linear layer of ``M`` networks at once: ``[M or 1, B, in]`` to ``[M, B, out]``.
+    """A layer of ``M`` networks.
 
     Args:
         members: ``M``.
@@ -49,33 +52,38 @@ class Linear(nn.Module):
         self.scale = nn.Parameter(torch.ones(members, outputs)) if layer_norm else None
         self.shift = nn.Parameter(torch.zeros(members, outputs)) if layer_norm else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs of all members."""
-        x = self._product(x)
+    def forward(self, *x: Tensor) -> list[Tensor]:
+        """What each member makes of its ``[B, in]``: ``[B, out]``."""
+        if len(x) == 1:
+            # What is squeezed goes back as a view; an index would fill a tensor with zeros first.
+            return [functional.linear(x[0], self.weight.squeeze(0), self.bias.squeeze(0))]
+        each = zip(x, self.weight.unbind(), self.bias.unbind(), strict=True)
+        return [functional.linear(*one) for one in each]
+
+    def together(self, *x: Tensor) -> Tensor:
+        """What all make of the same inputs ``[B, in]``, or of their parts: ``[B, M, out]``."""
+        weights = torch.split(self.weight.flatten(0, 1), [part.shape[1] for part in x], 1)
+        product = functional.linear(x[0], weights[0], self.bias.flatten())
+        for part, weight in zip(x[1:], weights[1:], strict=True):
+            product = torch.addmm(product, part, weight.t())
+        return product.view(len(product), *self.bias.shape)
+
+    def batched(self, x: Tensor) -> Tensor:
+        """``[M or 1, B, in]`` to ``[M, B, out]``, as a device likes it; slower on the CPU."""
+        inputs = x.expand(len(self.weight), -1, -1)
+        return torch.baddbmm(self.bias[:, None], inputs, self.weight.transpose(1, 2))
+
+    def normalised(self, x: Sequence[Tensor]) -> list[Tensor]:
+        """What each put out, normalised if it is."""
         if self.scale is None or self.shift is None:
-            return x
-        normal = functional.layer_norm(x.float(), x.shape[-1:], eps=EPSILON)
-        return (normal * self.scale[:, None] + self.shift[:, None]).to(x.dtype)
-
-    def alone(self, x: Tensor) -> Tensor:
-        """What the product of the only member is, ``[B, in]`` to ``[B, out]``."""
-        # What is squeezed goes back as a view; an index would fill a tensor with zeros first.
-        return functional.linear(x, self.weight.squeeze(0), self.bias.squeeze(0))
-
-    def _product(self, x: Tensor) -> Tensor:
-        members = len(self.weight)
-        if members == 1:
-            return self.alone(x.squeeze(0))[None]
-        if x.device.type != "cpu":
-            inputs = x.expand(members, -1, -1)
-            return torch.baddbmm(self.bias[:, None], inputs, self.weight.transpose(1, 2))
-        shared = len(x) == 1  # a batched product is slower on the CPU
-        weights, biases = self.weight.unbind(), self.bias.unbind()
-        outputs = [
-            functional.linear(x[0 if shared else member], weight, bias)
-            for member, (weight, bias) in enumerate(zip(weights, biases, strict=True))
+            return list(x)
+        each = zip(x, self.scale.unbind(), self.shift.unbind(), strict=True)
+        return [
+            (functional.layer_norm(y.float(), y.shape[-1:], eps=EPSILON) * scale + shift).to(
+                y.dtype
+            )
+            for y, scale, shift in each
         ]
-        return torch.stack(outputs)
 
 
 class Mlp(nn.ModuleList):
@@ -87,15 +95,45 @@ class Mlp(nn.ModuleList):
             Linear(shape.members, a, b, layer_norm=shape.layer_norm and index < hidden)
             for index, (a, b) in enumerate(shape.layers)
         )
-        self._activation = FUNCTIONS[shape.activation]
+        self._activation, self._members = IN_PLACE[shape.activation], shape.members
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs of all members."""
-        *hidden, last = self
+    def forward(self, *x: Tensor) -> Tensor:
+        """The outputs of all members, for inputs or their parts ``[B, ...]``.
+
+        In parts a gradient that is asked of one alone costs nothing for the others.
+        """
+        *hidden, last = [cast(Linear, layer) for layer in self]
+        if self._members > 1 and x[0].device.type != "cpu":
+            return self._at_once(hidden, last, _joined(x))
+        each: Sequence[Tensor] = [_joined(x)] * self._members
+        if hidden:
+            each = self._first(hidden[0], x)
+        for layer in hidden[1:]:
+            each = self._follows(layer, layer(*each))
+        outputs: list[Tensor] = _wide(last, *each)
+        return torch.stack(outputs) if self._members > 1 else outputs[0][None]
+
+    def _first(self, layer: Linear, x: tuple[Tensor, ...]) -> Sequence[Tensor]:
+        """What the first layer puts out."""
+        rows, inputs = len(x[0]), layer.weight.shape[-1]
+        if self._members == 1 or inputs <= rows or layer.scale is not None:
+            return self._follows(layer, layer(*[_joined(x)] * self._members))
+        # Weights that are larger than what they put out are used as they lie, all at once: their
+        # gradients would be joined otherwise, which costs as much as they are large.
+        return self._activation(layer.together(*x)).unbind(1)
+
+    def _follows(self, layer: Linear, products: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [self._activation(one) for one in layer.normalised(products)]
+
+    def _at_once(self, hidden: Sequence[Linear], last: Linear, x: Tensor) -> Tensor:
         x = x[None]
         for layer in hidden:
-            x = self._activation(layer(x))
-        return _wide(last, x)
+            x = layer.batched(x)
+            if layer.scale is not None:
+                x = torch.stack(layer.normalised(x.unbind()))
+            x = self._activation(x)
+        outputs: Tensor = _wide(last.batched, x)
+        return outputs
 
 
 class Perceptron(nn.Module):
@@ -111,6 +149,27 @@ class Perceptron(nn.Module):
         return outputs[0]
 
 
+class Streams(Perceptron):
+    """Two networks of one shape, of which one says a value and the other advantages.
+
+    Of what the first puts out, one number has a meaning.
+
+    Source: Wang et al. 2015, arXiv:1511.06581, section 4.2.
+    """
+
+    def forward(self, seen: Seen) -> Tensor:
+        """The value, then the advantages: ``[B, 1 + A]``."""
+        assert isinstance(seen, Tensor), "both streams lie on convolutions"
+        if seen.requires_grad:  # what both send into them is scaled
+            seen.register_hook(_less)  # type: ignore[no-untyped-call]
+        value, advantage = self.layers(seen).unbind()
+        return torch.cat([value[:, :1], advantage], 1)
+
+
+def _less(gradient: Tensor) -> Tensor:
+    return gradient * STREAMS_SCALE
+
+
 class Critics(nn.Module):
     """MLPs that see and take an action."""
 
@@ -121,7 +180,9 @@ class Critics(nn.Module):
     def forward(self, seen: Seen, action: Tensor) -> Tensor:
         """``[M, B, out]``."""
         assert isinstance(seen, Tensor), "there is one encoder under all networks"
-        outputs: Tensor = self.layers(torch.cat([seen, action], 1))
+        # In parts for a policy that follows the action; weights that learn are better whole.
+        apart = action.requires_grad and not seen.requires_grad
+        outputs: Tensor = self.layers(*[seen, action] if apart else [torch.cat([seen, action], 1)])
         return outputs
 
 
@@ -138,7 +199,8 @@ class OwnNetwork(nn.Module):
         """``[B, out]``."""
         assert isinstance(seen, Rows), "the module is every network itself"
         inputs = as_module_takes(self._shape, seen.vector, seen.images)
-        return _wide(self.head.alone, self.own(inputs, *action))
+        outputs: list[Tensor] = _wide(self.head, self.own(inputs, *action))
+        return outputs[0]
 
 
 class OwnCritics(nn.ModuleList):
@@ -196,6 +258,35 @@ class Convolutions(nn.Module):
         }
         bf16 = torch.is_autocast_enabled(rows.vector.device.type)
         return see(self._shape, leaves, rows, bf16=bf16)
+
+
+def see(
+    shape: EncoderShape,
+    leaves: dict[str, Tensor],
+    rows: Rows,
+    *,
+    bf16: bool,
+    scaled: bool = False,
+) -> Tensor:
+    """What the convolutions of all images put out, then the numbers: ``[B, size]`` float32.
+
+    Args:
+        shape: Of the convolutions.
+        leaves: Their parameters, named ``encoder.…``.
+        rows: Observations.
+        bf16: Whether they compute in bfloat16.
+        scaled: Whether the first layer's weights already contain the factor 1/255.
+    """
+    precision = torch.autocast(rows.vector.device.type, torch.bfloat16) if bf16 else nullcontext()
+    with precision:
+        parts = [
+            convolve(leaves, f"encoder.image{i}", shape.cnn, image, x, bf16=bf16, scaled=scaled)
+            for i, (image, x) in enumerate(zip(shape.images, rows.images, strict=True))
+        ]
+    parts = [part.float() for part in parts]
+    if shape.inputs:
+        parts.append(rows.vector)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 class Networks(nn.Module):
@@ -259,6 +350,13 @@ class Networks(nn.Module):
             for name, tensor in tensors(module):
                 yield part, f"{part}.{name}", tensor
 
+    def tensors(self) -> dict[str, list[Tensor]]:
+        """The tensors of each part, in the order in which its parameters lie in a vector."""
+        found: dict[str, list[Tensor]] = {}
+        for part, _, tensor in self.named_tensors():
+            found.setdefault(part, []).append(tensor)
+        return found
+
 
 def best_choice(values: Tensor, mask: Tensor | None) -> Tensor:
     """The allowed choice of largest value in each row ``[N]``."""
@@ -277,9 +375,14 @@ def width(shape: OwnShape) -> int:
         return int(make(shape, 0)(*inputs).shape[1])
 
 
-def _wide(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _joined(x: tuple[Tensor, ...]) -> Tensor:
+    return x[0] if len(x) == 1 else torch.cat(x, 1)
+
+
+def _wide(layer: Callable[..., Output], *x: Tensor) -> Output:
     """A layer in float32 whatever is around it."""
-    if not torch.is_autocast_enabled(x.device.type):
-        return layer(x)
-    with torch.autocast(x.device.type, enabled=False):
-        return layer(x.float())
+    device = x[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return layer(*x)
+    with torch.autocast(device, enabled=False):
+        return layer(*(one.float() for one in x))

@@ -15,11 +15,9 @@ import numpy as np
 
 from fast_core.algos.nets.adam import Adam
 from fast_core.algos.nets.encoder_shape import EncoderShape
-from fast_core.algos.nets.mlp import Mlp, MlpShape, NumpyMlp
+from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32, Parameter
 from fast_core.algos.nets.normalizer import Scaling
-from fast_core.algos.nets.observations import ObservationEncoder
-from fast_core.algos.replay.critic_batch import CriticInputs, Inputs
 from fast_core.spec import ModuleSpec
 
 OBSERVATIONS = "observations"  # the group of their statistics
@@ -124,23 +122,6 @@ class Vectors(Protocol):
 
     step_scale: float
 
-    def network(self, name: str) -> Mlp:
-        """The network of a group; its backward pass writes into the gradient."""
-        ...
-
-    def target_network(self, name: str) -> Mlp:
-        """The target network of a group; it has no backward pass."""
-        ...
-
-    def inputs(
-        self, encoder: ObservationEncoder, actions: int, limit: float | None = None
-    ) -> Inputs:
-        """Batches as networks take them, through the group ``encoder`` if there is one.
-
-        With a ``limit`` their numbers are normalised by the group ``observations``.
-        """
-        ...
-
     def numbers(self, name: str) -> F32:
         """The numbers of a group; may share memory."""
         ...
@@ -165,12 +146,8 @@ class Vectors(Protocol):
         """Take the first part of the gradient from elsewhere."""
         ...
 
-    def gradient_norm(self, place: slice) -> float:
-        """Length of a part of the gradient; NaN or infinite if any of it is."""
-        ...
-
-    def step(self, name: str, learning_rate: float, scale: float = 1.0) -> None:
-        """One Adam step of a group along ``scale`` times its gradient, which may be destroyed."""
+    def step(self, name: str, learning_rate: float) -> None:
+        """One Adam step of a group along its gradient, which may be destroyed."""
         ...
 
     def follow(self, rate: float) -> None:
@@ -219,23 +196,23 @@ class NumpyVectors:
             for name, group in layout.groups.items()
         }
 
-    def network(self, name: str) -> Mlp:
-        """The network of a group."""
+    def network(self, name: str) -> NumpyMlp:
+        """The network of a group; its backward pass writes into the gradient."""
         group = self._layout.groups[name]
         assert group.shape is not None, f"{name} is a network"
         return NumpyMlp(group.shape, group.parameters, self._parameters, self._gradient)
 
-    def target_network(self, name: str) -> Mlp:
-        """The target network of a group."""
+    def target_network(self, name: str) -> NumpyMlp:
+        """The target network of a group; it has no backward pass."""
         group = self._layout.groups[name]
         assert group.shape is not None and group.target, f"{name} has a target network"
         return NumpyMlp(group.shape, group.parameters, self._targets)
 
-    def inputs(
-        self, encoder: ObservationEncoder, actions: int, limit: float | None = None
-    ) -> Inputs:
-        """Batches as networks take them."""
-        return CriticInputs(encoder, actions, host_scaling(self, encoder, limit))
+    def scaling(self, limit: float) -> Scaling:
+        """How observations are normalised, by the group ``observations``; views."""
+        (rows,) = self._layout.groups[OBSERVATIONS].parameters
+        mean, inverse_std, *_ = rows.view(self._parameters)
+        return Scaling(mean, inverse_std, limit)
 
     def numbers(self, name: str) -> F32:
         """The numbers of a group; shares memory."""
@@ -263,7 +240,7 @@ class NumpyVectors:
             self._gradient[: len(gradient)] = gradient
 
     def gradient_norm(self, place: slice) -> float:
-        """Length of a part of the gradient."""
+        """Length of a part of the gradient; NaN or infinite if any of it is."""
         gradient = self._gradient[place]
         return float(np.sqrt(np.dot(gradient, gradient)))
 
@@ -313,16 +290,6 @@ class NumpyVectors:
             adam.first_moment[:] = state.first_moment[place]
             adam.second_moment[:] = state.second_moment[place]
             adam.steps = state.steps[name]
-
-
-def host_scaling(
-    vectors: Vectors, encoder: ObservationEncoder, limit: float | None
-) -> Scaling | None:
-    """How observations are normalised; views of vectors on the CPU."""
-    if limit is None:
-        return None
-    mean, inverse_std, *_ = vectors.numbers(OBSERVATIONS).reshape(-1, encoder.size)
-    return Scaling(mean, inverse_std, limit)
 
 
 def named(parameters: Sequence[Parameter], flat: F32) -> dict[str, F32]:

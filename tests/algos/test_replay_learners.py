@@ -301,6 +301,8 @@ def test_backend_auto_is_torch_for_bf16_alone(name):
     assert type(plain._vectors).__name__ == "NumpyVectors"
     bf16 = make_learner(config, environment_for(name), precision="bf16")
     assert type(bf16._vectors).__name__ == "TorchVectors"
+    with pytest.raises(ConfigError, match="computes in NumPy, on the CPU, in fp32 and without"):
+        type(plain)(config, environment_for(name), LearnerSetup(0, 1, 1, 1, precision="bf16"))
 
 
 def test_neither_configuration_nor_policy_nor_learner_imports_torch():

@@ -359,6 +359,33 @@ def test_noise_of_an_algorithm_of_ones_own_follows_from_the_seed():
         assert reports[0].metrics == reports[1].metrics
 
 
+def test_part_that_no_loss_names_has_no_gradient_of_before():
+    environment = environment_for("td3")
+    learner = make_learner(make_config("td3", backend="torch", policy_delay=2), environment)
+    for due in (False, True, False):
+        learner.update(make_batch(environment))
+        assert learner._vectors.gradient("policy").any() == due
+        assert learner._vectors.gradient("critics").any()
+
+
+class Unlike(TorchDQN):
+    """Other networks than its settings lay out."""
+
+    @classmethod
+    def modules(cls, settings, environment, seen):
+        return {"critics": nn.Linear(seen, environment.action.n)}
+
+
+class UnlikeConfig(DQNConfig, frozen=True, kw_only=True):
+    torch_learner = f"{__name__}:Unlike"
+
+
+def test_networks_unlike_the_settings_layout_are_refused():
+    config = UnlikeConfig(batch_size=8, backend="torch")
+    with pytest.raises(ConfigError, match=r"'critics' is another one\. Set always_torch = True in"):
+        make_learner(config, environment_for("dqn"))
+
+
 class Broken(TorchDQN):
     """Networks that can't be made, or losses for parts that there are not."""
 
