@@ -143,7 +143,11 @@ def test_what_other_libraries_call_a_key_leads_to_one_that_there_is() -> None:
         ("fastloop train ppo --env Cart", "CartPole-v1", "Pendulum-v1"),
         ("fastloop config explain rollout.s", "rollout.steps", "seed"),
         ("fastloop completion ", "fish", "ppo"),
-        ("fastloop launch environment.backend=e", "environment.backend=envpool", "environment.id="),
+        (
+            "fastloop launch x environment.backend=e",
+            "environment.backend=envpool",
+            "environment.id=",
+        ),
     ],
 )
 def test_line_is_completed(line: str, includes: str, excludes: str) -> None:
