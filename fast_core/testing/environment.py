@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs import EnvBatch, make_batch
+from fast_core.envs import EnvBatch, FinishedEpisodes, make_batch
 from fast_core.envs.instance import Instance
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ContractBroken
@@ -98,11 +98,12 @@ class _Check:
                 f"in {self._steps} steps",
                 "Let nothing depend on the process, the time or global generators",
             )
+        finished = self._accounted(whole)
         if self._config.one_by_one and self._config.atari is None:
             for env in range(self._envs):
                 self._alone(env, whole, actions)
         for stop in sorted({1, self._steps // 3, self._steps - 1}):
-            self._resumes(stop, whole, actions)
+            self._resumes(stop, whole, actions, finished)
         for driver in (whole, again):
             driver.batch.close()
 
@@ -127,7 +128,7 @@ class _Check:
             single.reset(rows.rows[0], episode=episode, seed=seed)
             self._equal(rows.array[0], whole.obs[begin][env], episode, 0, "observation")
             for number, step in enumerate(column[begin:], 1):
-                action = actions[begin + number - 1, env][()]
+                action = actions[begin + number - 1, env].copy()[()]
                 reward, *ends = single.checked_step(
                     rows.rows[0], action, number=number, episode=episode, seed=seed
                 )
@@ -147,7 +148,27 @@ class _Check:
                 "Set in reset everything that step changes",
             )
 
-    def _resumes(self, stop: int, whole: Driver, actions: Any) -> None:
+    def _accounted(self, whole: Driver) -> FinishedEpisodes:
+        """The finished episodes: all that ended, in that order, with their returns and lengths."""
+        finished, lengths, returns = whole.batch.take_episodes(), [], []
+        length, total = np.zeros(self._envs, np.int64), np.zeros(self._envs)
+        for reward, ended in zip(whole.reward, whole.ended, strict=True):
+            length, total = length + 1, total + reward
+            lengths += length[ended].tolist()
+            returns += total[ended].tolist()
+            length[ended], total[ended] = 0, 0.0
+        lost = np.array(whole.quarantined).any()  # of which nobody knows what they came to
+        if not lost and not (
+            finished.lengths == lengths and np.allclose(finished.returns, returns)
+        ):
+            raise self._broken(
+                f"take_episodes must account for every episode that ended; got lengths "
+                f"{finished.lengths} and returns {finished.returns}, not {lengths} and {returns}",
+                "Count steps and rewards from each reset, and an episode when it ends",
+            )
+        return finished
+
+    def _resumes(self, stop: int, whole: Driver, actions: Any, finished: FinishedEpisodes) -> None:
         """A batch that goes on from a saved state is one that never stopped."""
         stopped, resumed = self._driver().run(actions[:stop]), self._batch()
         obs = np.zeros_like(stopped.obs[0])
@@ -163,7 +184,8 @@ class _Check:
         expected = [column[stop:] for column in whole.columns()[:4]]
         expected.append(np.array(whole.final_obs[stop:])[whole.ended[stop:]])
         columns = zip(rest.columns(), expected, strict=True)
-        if not all(np.array_equal(part, column) for part, column in columns):
+        equal = all(np.array_equal(part, column) for part, column in columns)
+        if not equal or not _same_episodes(resumed.take_episodes(), finished):
             raise self._broken(
                 f"a batch that was resumed at step {stop} must go on as one that never stopped; "
                 "what came after differs",
@@ -180,6 +202,11 @@ class _Check:
 
     def _broken(self, promise: str, advice: str) -> ContractBroken:
         return ContractBroken(f"{self._config.id}: {promise}. {advice}.")
+
+
+def _same_episodes(first: FinishedEpisodes, second: FinishedEpisodes) -> bool:
+    """Returns may be NaN."""
+    return np.array_equal(first.returns, second.returns, equal_nan=True) and first[1:] == second[1:]
 
 
 def _short(value: Any) -> str:

@@ -11,8 +11,6 @@ import gymnasium
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
@@ -81,34 +79,6 @@ def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
 # --- steps, ends and automatic resets -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
-def test_batch_equals_a_fresh_environment_for_each_episode(make: Maker, name: str) -> None:
-    envs, steps = 3, 510
-    driver = make.run(EnvironmentConfig(id=name), steps, envs)
-    actions = random_actions(driver.batch, envs, steps)
-    obs, reward, terminated, truncated, _ = driver.columns()
-    for env in range(envs):
-        seeds = EpisodeSeeds(1, ROLE, 2, env)
-        episode, t = 0, 0
-        while t < steps:
-            single = gymnasium.make(name)
-            expected, _ = single.reset(seed=seeds[episode])
-            ended = False
-            while t < steps and not ended:
-                assert np.array_equal(obs[t, env], expected)
-                action = actions[t, env]
-                expected, gain, *flags, _ = single.step(action)
-                assert reward[t, env] == np.float32(gain)
-                assert [terminated[t, env], truncated[t, env]] == flags
-                ended = any(flags)
-                after = driver.final_obs[t] if ended else obs[t + 1]
-                assert np.array_equal(after[env], expected)
-                t += 1
-            single.close()
-            episode += 1
-    assert driver.ended.any()
-
-
 @pytest.mark.parametrize(
     ("end", "flags"),
     [("terminated", (True, False)), ("truncated", (False, True)), ("both", (True, True))],
@@ -153,42 +123,6 @@ def test_batch_says_where_each_open_episode_is(make: Maker) -> None:
     again = make(toy("Counter", kwargs={"length": 3}))
     again.restore(batch.state(), np.zeros((3, 3), np.float32))
     assert again.present(1) == batch.present(1)
-
-
-def test_time_limit_counts_each_environment_by_itself(make: Maker) -> None:
-    """Environments that begin their episodes at different steps reach the limit apart."""
-    driver = make.run(EnvironmentConfig(id="CartPole-v1", kwargs={"max_episode_steps": 15}), 400, 5)
-    lengths = driver.batch.take_episodes().lengths
-    assert max(lengths) == 15
-    assert min(lengths) < 15
-    for env in range(5):
-        length = 0
-        for t in range(400):
-            length += 1
-            assert bool(driver.truncated[t][env]) == (length == 15)
-            if driver.ended[t, env]:
-                length = 0
-
-
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    st.integers(1, 6),
-    st.integers(1, 4),
-    st.integers(1, 40),
-    st.sampled_from(["terminated", "both"]),
-)
-def test_every_step_belongs_to_one_episode(
-    make: Maker, length: int, envs: int, steps: int, end: str
-) -> None:
-    driver = make.run(toy("Counter", kwargs={"length": length, "end": end}), steps, envs)
-    finished = driver.batch.take_episodes()
-    assert len(finished.lengths) == len(finished.returns) == driver.ended.sum()
-    assert sum(finished.lengths) + envs * (steps % length) == envs * steps
-    assert finished.returns == [length * (length + 1) / 2] * len(finished.returns)
-    assert finished.quarantined == 0
-    assert driver.batch.take_episodes() == ([], [], 0, ())
 
 
 @in_turn
@@ -476,59 +410,6 @@ def test_progress_words_blame_none_of_those_that_are_stepped_at_once(envs: int, 
     assert at.get("step") == ("3" if envs == 1 else None)
     assert batch.position == 10
     batch.close()
-
-
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    st.integers(0, 40),
-    st.sampled_from(["Counter", "limit", "no reward", "Typed", "CartPole-v1"]),
-    st.booleans(),
-)
-def test_a_restored_batch_goes_on_as_if_it_had_not_stopped(
-    make: Maker, stop: int, name: str, take: bool
-) -> None:
-    config = EnvironmentConfig(id=name)
-    if name == "Typed":
-        config = toy(name, kwargs={"shape": [2], "dtype": "float64", "length": 9})
-    elif name == "Counter":
-        config = toy(name, kwargs={"length": 7})
-    elif name == "limit":
-        config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 8})
-    elif name == "no reward":
-        kwargs = {"length": 100, "rewards": [0.0, 1.0]}
-        config = toy("Sparse", kwargs=kwargs, no_reward_timeout_steps=5, no_reward_penalty=-1)
-    whole = make.run(config, 60)
-    actions = random_actions(whole.batch, 3, 60)
-    stopped = Driver(make(config), 3).run(actions[:stop])
-    taken = stopped.batch.take_episodes() if take else ([], [], 0)
-    state = stopped.batch.state()
-    batch = make(config)
-    obs = np.zeros_like(stopped.obs[0])
-    assert batch.restore(state, obs) == {}
-    assert np.array_equal(obs, stopped.obs[-1])
-    assert batch.state() == state
-    rest = Driver(batch, 3, obs).run(actions[stop:])
-    expected = [column[stop:] for column in whole.columns()[:4]]
-    expected.append(np.array(whole.final_obs[stop:])[whole.ended[stop:]])
-    for part, column in zip(rest.columns(), expected, strict=True):
-        assert np.array_equal(part, column)
-    after = batch.take_episodes()
-    both = (taken[0] + after.returns, taken[1] + after.lengths, 0)
-    assert whole.batch.take_episodes()[:3] == both
-
-
-def test_restoring_works_after_many_steps_of_episodes_of_different_age(make: Maker) -> None:
-    config = EnvironmentConfig(id="CartPole-v1")
-    driver = make.run(config, 700, 4)
-    batch = make(config, 4)
-    obs = np.zeros_like(driver.obs[0])
-    assert batch.restore(driver.batch.state(), obs) == {}
-    assert np.array_equal(obs, driver.obs[-1])
-    actions = random_actions(batch, 4, 300, seed=5)
-    one, other = Driver(driver.batch, 4, obs), Driver(batch, 4, obs)
-    assert same(one.run(actions), other.run(actions))
 
 
 def test_a_state_holds_open_episodes_only(make: Maker) -> None:

@@ -316,39 +316,6 @@ def test_repeated_actions_add_up_rewards_and_stop_at_an_end(
 
 # --- exact resume -------------------------------------------------------------------------------
 
-RESUMED = {
-    "composite": toy("Robot", kwargs={"length": 9}),
-    "grid": toy("Robot", kwargs={"length": 9, "actions": "grid"}),
-    "binary": toy("Robot", kwargs={"length": 9, "actions": "binary"}),
-    "mask": doors("obs", many=True, length=9),
-    "mask in info": doors("info", length=9),
-    "mask, other lengths": toy("Corridors", action_mask="open"),
-    "repeated": toy("Ticks", kwargs={"length": 20}, frame_skip=3),
-    "repeated, limit": toy("Ticks", kwargs={"max_episode_steps": 11}, frame_skip=3),
-    "stacked": toy("Ticks", frame_stack=3),
-}
-
-
-@pytest.mark.parametrize("name", RESUMED)
-@pytest.mark.parametrize("stop", [1, 13, 40])
-def test_restored_batch_goes_on_as_if_it_had_not_stopped(make: Maker, name: str, stop: int) -> None:
-    config = RESUMED[name]
-    whole = Driver(make(config), 3)
-    actions = whole.play(60)
-    stopped = Driver(make(config), 3).run(actions[:stop])
-    state = stopped.batch.state()
-    batch = make(config)
-    obs = np.zeros_like(stopped.obs[0])
-    assert batch.restore(state, obs) == {}
-    assert np.array_equal(obs, stopped.obs[-1])
-    assert batch.state() == state
-    rest = Driver(batch, 3, obs).run(actions[stop:])
-    expected = [column[stop:] for column in whole.columns()[:4]]
-    expected.append(np.array(whole.final_obs[stop:])[whole.ended[stop:]])
-    for part, column in zip(rest.columns(), expected, strict=True):
-        assert np.array_equal(part, column)
-    assert whole.batch.take_episodes() == batch.take_episodes()
-
 
 def test_a_different_leaf_is_noticed_when_restoring(make: Maker) -> None:
     state = make.play(toy("Robot"), 3).batch.state()

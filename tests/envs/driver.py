@@ -1,4 +1,4 @@
-"""Drives a batch of environments and keeps everything it returned."""
+"""Toys, and actions for batches of them; `fast_core.testing.driver` drives those."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
 from fast_core.envs.masks import random_action
 from fast_core.seeding import Role, stream
+from fast_core.testing.driver import Driver as Driver
+from fast_core.testing.driver import same as same
 
 
 def toy(name: str, **settings: Any) -> EnvironmentConfig:
@@ -30,81 +32,3 @@ def random_actions(batch: EnvBatch, envs: int, steps: int, seed: int = 0) -> Any
 
 def _rows(actions: list[Any], steps: int, envs: int) -> Any:
     return np.array(actions).reshape(steps, envs, *actions[0].shape)
-
-
-class Driver:
-    """Steps ``batch``; ``obs`` ``[n + 1, B, ...]`` and the rest ``[n, B, ...]`` grow with it."""
-
-    def __init__(self, batch: EnvBatch, envs: int, obs: Any = None) -> None:
-        self.batch = batch
-        self.envs = envs
-        space = batch.spec.row
-        first = np.zeros((envs, *space.shape), space.row_dtype)
-        if obs is None:
-            batch.reset(first)
-        else:
-            first[...] = obs
-        self.obs = [first]
-        self.reward: list[Any] = []
-        self.terminated: list[Any] = []
-        self.truncated: list[Any] = []
-        self.final_obs: list[Any] = []
-        self.quarantined: list[Any] = []
-
-    def run(self, actions: Any) -> Driver:
-        for action in actions:
-            next_obs = np.full_like(self.obs[0], 99)
-            final_obs = np.full_like(self.obs[0], 99)
-            reward = np.full(self.envs, 99, np.float32)
-            terminated = np.ones(self.envs, np.bool_)
-            truncated = np.ones(self.envs, np.bool_)
-            given = action.copy()
-            self.batch.step(
-                given,
-                next_obs=next_obs,
-                reward=reward,
-                terminated=terminated,
-                truncated=truncated,
-                final_obs=final_obs,
-            )
-            assert (given == action).all()
-            given[...] = 0  # the caller's memory is used again
-            self.obs.append(next_obs)
-            self.reward.append(reward)
-            self.terminated.append(terminated)
-            self.truncated.append(truncated)
-            self.final_obs.append(final_obs)
-            quarantined = np.isin(np.arange(self.envs), list(self.batch.quarantined))
-            self.quarantined.append(quarantined)
-        return self
-
-    def play(self, steps: int, seed: int = 0) -> Any:
-        """Take random allowed actions; returns them, ``[steps, B, ...]``."""
-        spec, generator = self.batch.spec, stream(seed, Role.ACTION_NOISE, 1)
-        taken: list[Any] = []
-        for _ in range(steps):
-            obs = self.obs[-1]
-            masks = [None] * self.envs if spec.action_mask is None else obs[spec.action_mask]
-            actions = [random_action(spec.action, generator, mask) for mask in masks]
-            self.run([np.array(actions)])
-            taken += actions
-        return _rows(taken, steps, self.envs)
-
-    @property
-    def ended(self) -> Any:
-        """Where an episode ended, ``[n, B]``."""
-        return np.array(self.terminated) | np.array(self.truncated)
-
-    def columns(self) -> list[Any]:
-        """Everything as arrays; final observations only where they are valid."""
-        final = np.array(self.final_obs)[self.ended]
-        parts = (self.obs, self.reward, self.terminated, self.truncated, final)
-        return [np.array(part) for part in parts]
-
-
-def same(one: Driver, other: Driver) -> bool:
-    """Whether two drivers saw exactly the same."""
-    return all(
-        a.dtype == b.dtype and np.array_equal(a, b)
-        for a, b in zip(one.columns(), other.columns(), strict=True)
-    )

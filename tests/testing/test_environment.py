@@ -127,6 +127,12 @@ class Forgets(GymnasiumBatch):
         return {0: "its actions were not kept"}
 
 
+class Miscounts(GymnasiumBatch):
+    def take_episodes(self) -> Any:
+        taken = super().take_episodes()
+        return taken._replace(lengths=[length + 1 for length in taken.lengths])
+
+
 BROKEN = [
     (OwnDice, ContractBroken, "the same seed and actions must give the same episode.*np_random"),
     (SlowDrift, ContractBroken, "two batches with the same seeds and actions .* differ in 200"),
@@ -160,6 +166,7 @@ def test_simulator_that_can_not_be_repeated_says_so() -> None:
     [
         (Resets, "the observation of step 7 of episode 0 is"),
         (Spoils, "step must not change the actions it is given"),
+        (Miscounts, r"take_episodes must account for every episode .* got lengths \[8, 8"),
         (Forgets, "saved at step 1 must come back to where it was; got its actions were not kept"),
     ],
 )
