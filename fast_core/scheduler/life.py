@@ -25,7 +25,14 @@ from fast_core.scheduler.routing import Routing
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Progress
 from fast_core.scheduler.standstill import Standstill
-from fast_core.scheduler.state import Keyed, LifeCounters, SavedState, encode, kept
+from fast_core.scheduler.state import (
+    Keyed,
+    LifeCounters,
+    SavedState,
+    encode,
+    kept,
+    kept_by_flows,
+)
 from fast_core.scheduler.stopping import Ending
 
 LAUNCHER = "launcher"
@@ -69,9 +76,10 @@ class Life:
         # At degree 0 a ticket has one rollout of each shard, whoever is slow or comes back.
         slots = settings.slots_per_shard if settings.degree else 1
         self.ledger = Ledger(slots, shards.incarnations, shards.rollout_ids, flow_of)
+        kept_by = kept_by_flows(saved, [flow.key for flow in settings.flows])
         self.flows = [
-            Flow(flow, self.ledger, settings.env_nodes, saved and saved.of(flow.key), number)
-            for number, flow in enumerate(settings.flows)
+            Flow(flow, self.ledger, settings.env_nodes, before, number)
+            for number, (flow, before) in enumerate(zip(settings.flows, kept_by, strict=True))
         ]
         self.learners = {flow.settings.optimizer: flow for flow in self.flows}
         self.counters = kept(LifeCounters, saved)

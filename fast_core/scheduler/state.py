@@ -6,7 +6,7 @@ absent: there are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -92,21 +92,22 @@ class SavedState:
                 "resume from an older checkpoint"
             ) from error
 
-    def of(self, key: str) -> SavedState:
-        """What the flow of a learner kept.
 
-        Raises:
-            CheckpointError: There was no such learner, or what it kept is damaged.
-        """
-        if not key:
-            return self
-        flows = self.part(Keyed).flows
-        if key not in flows:
-            raise CheckpointError(
-                f"the checkpoint belongs to a run without learner {key!r}; it has "
-                f"{', '.join(map(repr, ['', *flows]))}"
-            )
-        return SavedState(flows[key])
+def kept_by_flows(saved: SavedState | None, keys: Sequence[str]) -> list[SavedState | None]:
+    """What the flow of each learner kept; that of the first one is the whole map.
+
+    Raises:
+        CheckpointError: The run had other learners, or what one kept is damaged.
+    """
+    if saved is None:
+        return [None] * len(keys)
+    flows = saved.part(Keyed).flows
+    if (before := ["", *flows]) != [*keys]:
+        raise CheckpointError(
+            f"the checkpoint belongs to a run with the learners {before!r}, this run has "
+            f"{[*keys]!r}"
+        )
+    return [saved, *[SavedState(flows[key]) for key in keys[1:]]]
 
 
 def kept(kind: type[Part], saved: SavedState | None) -> Part:
