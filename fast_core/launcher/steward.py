@@ -20,7 +20,16 @@ import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Failed, LauncherCommand, NodeExited, Respawn, Stop
+from fast_core.events import (
+    Command,
+    Envelope,
+    Failed,
+    LauncherCommand,
+    NodeExited,
+    Ready,
+    Respawn,
+    Stop,
+)
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
 from fast_core.launcher.places.host_link import FIGURES_S, HostLink
@@ -61,6 +70,7 @@ def steward_main(name: str, link: socket.socket) -> int:
         return FAILED_STATUS
     finally:
         channel.close()
+        os.close(wake)
 
 
 def _steward(start: StewardStart, channel: ZmqNodeChannel, wake: int, stack: ExitStack) -> Steward:
@@ -98,7 +108,9 @@ class Steward:
         self._hub, self._channel, self._wake = hub, channel, wake
         self._name = steward_of(place)
         self._own = {name for name, at in plan.places.items() if at == place}
-        self._stopping: dict[str, float] = {}  # when those must be gone that were told to
+        self._told: set[str] = set()  # to stop
+        self._due_s: dict[str, float] = {}  # when those must be gone that are to end
+        self._away: set[str] = set()  # those that have ended, until they are ready again
         self._known: dict[str, Failed] = {}  # why those end that have not ended yet
         self._figures_s = self._look_s = 0.0
 
@@ -107,7 +119,7 @@ class Steward:
         for name in self._plan.names.all:
             if name in self._own:
                 self._spawn(Respawn(name, 1, (), self._plan.changed))
-        while self._own - self._stopping.keys() or self._tree.living():
+        while self._own - self._told or self._tree.living():
             sources = (self._tree.fileno(), self._wake)
             self._hub.wait(WAIT_S, sources)
             with contextlib.suppress(BlockingIOError):
@@ -129,18 +141,21 @@ class Steward:
             self._spawn(command)
             return
         if isinstance(command, Stop):
-            limit_s = time.monotonic() + self._plan.grace_s(node)
-            self._stopping.setdefault(node, limit_s)
+            self._told.add(node)
+            self._limit(node)
         try:
             self._hub.send(node, command)
         except TransportError:  # it is not there yet, or not any more; the news is on its way
-            if isinstance(command, Stop):
+            if isinstance(command, Stop) and node in self._tree.children:  # not a spare one
                 self._tree.send_signal(self._tree.children[node], signal.SIGTERM)
 
     def _carry_up(self) -> None:
         for event in self._hub.receive():
             if isinstance(event, Failed):
                 self._known[event.node] = event
+                self._limit(event.node)
+            elif isinstance(event, Ready):
+                self._away.discard(event.node)
             self._tell(event)
 
     def _tell(self, message: object, *, figures: bool = False) -> None:
@@ -149,29 +164,35 @@ class Steward:
     # --- nodes ---------------------------------------------------------------------------------
 
     def _spawn(self, command: Respawn) -> None:
-        self._stopping.pop(command.node, None)
+        self._told.discard(command.node)
         self._nodes.spawn(command)
+
+    def _limit(self, node: str) -> None:
+        """It comes to its end within its grace time, or is brought to it."""
+        self._due_s.setdefault(node, time.monotonic() + self._plan.grace_s(node))
 
     def _take_exits(self) -> None:
         for child in self._tree.poll():
             self._carry_up()  # what it said last
             self._hub.retire(child.name)
+            self._due_s.pop(child.name, None)
+            self._away.add(child.name)
             self._tell(self._exit_of(child), figures=True)
         self._nodes.give_plans()
 
     def _exit_of(self, child: Child) -> NodeExited:
-        if child.name in self._stopping and child.status in (0, -signal.SIGTERM):
+        if child.name in self._told and child.status in (0, -signal.SIGTERM):
             return NodeExited(child.name, "", reaped=True)
         return self._nodes.exit_of(child, self._known.pop(child.name, None))
 
     def _look(self, now_s: float) -> None:
         """What nobody tells of: nodes that hang or do not stop, and figures."""
-        for name, due_s in self._stopping.items():
+        for name, due_s in self._due_s.items():
             if now_s >= due_s:
                 self._nodes.kill(name)
         if now_s >= self._look_s:
             self._look_s = now_s + CHECK_INTERVAL_S
-            if (stall := self._nodes.hanging(now_s, ())) is not None:
+            if (stall := self._nodes.hanging(now_s, self._away)) is not None:
                 self._known[stall.node] = self._nodes.seen_from_outside(stall)
                 self._nodes.kill(stall.node)
         if now_s >= self._figures_s:

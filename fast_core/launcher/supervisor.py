@@ -90,7 +90,8 @@ class Supervisor:
         await_started(self._tree, children, self._interrupts, timeout_s)
         for child, start in zip(children, starts.values(), strict=True):
             give(self._tree, child, start, self._memory.segment.fd, self._interrupts)
-        for name in sorted(optional):  # what becomes of them is no concern of the others' start
+        # What becomes of these is no concern of the others' start.
+        for name in sorted(optional - self._plan.places.keys()):
             self.spawn(Respawn(name, 1, (), self._plan.changed))
 
     def run(self) -> None:

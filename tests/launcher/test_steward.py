@@ -3,18 +3,62 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
-from fast_core.errors import SegmentError
-from fast_core.events import Failed
+from fast_core.errors import SegmentError, TransportError
+from fast_core.events import Failed, NodeExited, Ready, Stop
 from fast_core.launcher import steward as module
 from fast_core.launcher.processes.start import StewardStart
 from fast_core.system import remains
 from tests.nodes.stage import Stage
+
+
+def test_stop_of_a_node_that_never_came_is_none_of_its_troubles(tmp_path: Path) -> None:
+    stage, signals = Stage(tmp_path), list[str]()
+
+    def absent(node: str, command: object) -> NoReturn:
+        raise TransportError(f"{node} is not connected")
+
+    tree = SimpleNamespace(
+        children={"env-0": SimpleNamespace(name="env-0")},
+        send_signal=lambda child, number: signals.append(child.name),
+    )
+    plan = replace(stage.plan, places={"env-0": "b", "env-1": "b"})
+    unused: Any = (SimpleNamespace(), SimpleNamespace(), SimpleNamespace(send=absent), None, -1)
+    steward = module.Steward(plan, "b", tree, *unused)  # type: ignore[arg-type]
+    for node in ("env-0", "env-1"):
+        steward._obey(node, Stop("finished"))
+    assert signals == ["env-0"]
+    stage.close()
+
+
+def test_nothing_is_expected_of_the_dead_until_their_successor_is_ready(tmp_path: Path) -> None:
+    stage, told, expected = Stage(tmp_path), list[object](), list[set[str]]()
+    gone, events = [SimpleNamespace(name="env-0", status=-9)], list[Ready]()
+    nodes = SimpleNamespace(
+        give_plans=lambda: None,
+        exit_of=lambda child, known: NodeExited(child.name, "was killed", reaped=True),
+        hanging=lambda now_s, but: expected.append({*but}),
+    )
+    tree = SimpleNamespace(poll=lambda: [gone.pop()] if gone else [])
+    hub = SimpleNamespace(receive=lambda: events, retire=lambda node: None)
+    link = SimpleNamespace(pack=lambda sender, message, figures: message)
+    channel = SimpleNamespace(send=told.append)
+    plan = replace(stage.plan, places={"env-0": "b"})
+    steward = module.Steward(plan, "b", tree, nodes, link, hub, channel, -1)  # type: ignore[arg-type]
+    steward._take_exits()
+    steward._look(10.0)
+    events.append(Ready("env-0", 7))
+    steward._carry_up()
+    steward._look(20.0)
+    assert expected == [{"env-0"}, set()]
+    assert told[0] == NodeExited("env-0", "was killed", reaped=True)
+    stage.close()
 
 
 def test_what_it_lacks_is_told_as_the_cause(

@@ -35,7 +35,7 @@ REPLAYED = {**replay_runs.CONTINUOUS, "stop": {"env_steps": 30 * replay_runs.ROW
 PATIENT: dict[str, Any] = {
     **TOY,
     "environment": {**TOY["environment"], "kwargs": {"step_s": 0.002, "length": 50}},
-    "supervision": {"restarts": {"env": 1}},
+    "supervision": {"restarts": {"env": 1, "on_error": "restart"}},
     "stop": {"env_steps": 40 * TICKET},
 }
 
@@ -115,6 +115,17 @@ def test_node_that_is_killed_elsewhere_comes_back_there(workplace: Workplace) ->
     assert [e["why"] for e in launched.events() if e["what"] == "node back"] == [
         "env-1 is ready again"
     ]
+
+
+@pytest.mark.slow
+def test_node_that_raises_elsewhere_comes_back_there(workplace: Workplace) -> None:
+    kwargs = {"fault": "raise", "folder": str(workplace.folder())}
+    config = {**PATIENT, "environment": {**TOY["environment"], "kwargs": kwargs}}
+    launched = launch(workplace, {"env-0": "b", "env-1": "b"}, config)
+    assert launched.wait() == 0, launched.screen
+    launched.assert_gone()
+    assert "bad joint 7" in (launched.run / "crash.txt").read_text()
+    assert [e["what"] for e in launched.events()].count("node back") == 1
 
 
 @pytest.mark.slow

@@ -81,6 +81,8 @@ class HostLink:
     ) -> Envelope:
         """Put a message behind what was published and not told yet.
 
+        It counts as told now: what can't be sent is lost, as its host is then, which ends the run.
+
         Args:
             sender: The steward that sends it, or for which it is.
             message: A command, or an event; None for news alone.
