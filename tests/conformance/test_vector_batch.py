@@ -511,7 +511,7 @@ def test_ales_ends_and_resets_are_told_apart() -> None:
     config = EnvironmentConfig(id="ALE/Breakout-v5", backend="gymnasium_vector", atari=BREAKOUT)
     batch = VectorBatch(config, seed=0, shard=0, envs=1)
     driver = Driver(batch, 1)
-    source: Any = batch._source
+    source: Any = batch._backend
     spec = gymnasium.spec(config.id)
     kwargs = {**source._env.spec.kwargs, "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
     for ours in ("num_envs", "vectorization_mode"):
@@ -590,7 +590,7 @@ def test_envpools_results_are_put_where_they_belong() -> None:
     straight = envpool(CARTPOLE, seed=0, shard=0, envs=3)
     reversed_ = envpool(CARTPOLE, seed=0, shard=0, envs=3)
     drivers = [Driver(batch, 3) for batch in (straight, reversed_)]
-    source: Any = reversed_._source
+    source: Any = reversed_._backend
     source._pool = Delayed(source._pool)
     actions = random_actions(straight, 3, 100)
     assert same(*(driver.run(actions) for driver in drivers))
@@ -600,7 +600,7 @@ def test_envpools_results_are_put_where_they_belong() -> None:
 def test_a_result_of_another_call_is_never_delivered() -> None:
     batch = envpool(CARTPOLE, seed=0, shard=0, envs=3)
     driver = Driver(batch, 3)
-    source: Any = batch._source
+    source: Any = batch._backend
     source._pool = Delayed(source._pool)
     source._pool.stale = True
     with pytest.raises(EnvironmentFailed, match=r"of the environments \[0, 0, 0\] where"):

@@ -35,8 +35,9 @@ class VectorStep(NamedTuple):
         info: Info in batched form, see `info_at`.
         final_info: Likewise of the last step where an episode ended, if ``info`` is of what came
             after it there.
-        began: ``[B]``, where the library began an episode in place of a step (`resets_late`): only
-            ``obs``, the first of that episode, counts. None where it never does.
+        began: ``[B]``, where the library began an episode in place of a step, as some do
+            in the one after an end: only ``obs``, the first of that episode, counts. None where
+            it never does.
     """
 
     obs: object
@@ -54,8 +55,8 @@ class Backend(ABC):
     """``B`` environments that one call steps; derive what ``environment.backend`` names from it.
 
     What it returns it owns until the next call, and the caller's arrays it does not keep. What it
-    can is said by attributes of the class; `__init__` may set the first three, where that depends
-    on the environment.
+    can is said by attributes of the class; `__init__` may set ``seeded`` and ``partial`` where they
+    depend on the environment.
 
     Attributes:
         spec: Spaces and time limit of each, as `fast_core.envs.description.describe` makes it; to
@@ -63,9 +64,8 @@ class Backend(ABC):
         seeded: Whether every episode follows from its seed and the actions taken, so that it can be
             repeated alone. Without, a run can't be resumed exactly.
         partial: Whether one environment can be reset at any time, by `begin`. Where it can't, the
-            library resets each at its episode's end, and there alone: no time limit, bad value or
-            missing reward can cut an episode.
-        resets_late: Whether it does so in the step after that, whose action it ignores.
+            library resets each itself, in the step of its episode's end or in the next one: no
+            time limit, bad value or missing reward can cut an episode.
         in_place: Whether `step_into` steps them, which writes where it is told to and is spared
             the copies and checks of `step`. Only with ``partial``.
         takes: Which keys below ``environment`` it heeds besides ``id`` and ``kwargs``, of `KEYS`;
@@ -75,7 +75,6 @@ class Backend(ABC):
     spec: EnvironmentSpec
     seeded: bool = False
     partial: bool = True
-    resets_late: bool = False
     in_place: ClassVar[bool] = False
     takes: ClassVar[frozenset[str]] = frozenset()
 

@@ -81,7 +81,7 @@ class GymnasiumVector(Backend):
         try:
             mode = _mode(self._env, config)
             self.partial = mode == AutoresetMode.DISABLED
-            self.resets_late = mode == AutoresetMode.NEXT_STEP
+            self._late = mode == AutoresetMode.NEXT_STEP
             limit = kwargs.get("max_episode_steps", spec.max_episode_steps)
             if _LIMIT in config.attributes:
                 limit = None  # each environment keeps its own
@@ -152,7 +152,7 @@ class GymnasiumVector(Backend):
         """See `Backend.step`."""
         obs, reward, terminated, truncated, info = self._env.step(action)
         self._obs, self._drawn = obs, None
-        if self.resets_late:
+        if self._late:
             began, self._ended = self._ended, np.asarray(np.logical_or(terminated, truncated))
             if (began & self._ended).any():
                 raise ValueError("an episode ended in the step in which it resets (NextStep)")

@@ -37,7 +37,7 @@ from fast_core.spec import Column
 class VectorBatch(EnvBatch):
     """`EnvBatch` over a `Backend`.
 
-    Where a source can't seed single episodes, their numbers are still counted, and a restored
+    Where a backend can't seed single episodes, their numbers are still counted, and a restored
     batch begins with episodes that were not played yet.
 
     Attributes:
@@ -78,31 +78,31 @@ class VectorBatch(EnvBatch):
         place.tell()
         with self._blamed("while they were made"), children_seeded(seed, *key):
             drawn = any(index in draws for index in indices)
-            self._source = source = make_backend(place.fill(config), envs, draws=drawn)
+            self._backend = backend = make_backend(place.fill(config), envs, draws=drawn)
         self._closed = False
         super().__init__(
             config,
-            msgspec.structs.replace(source.spec, repeatable=source.seeded),
+            msgspec.structs.replace(backend.spec, repeatable=backend.seeded),
             [EpisodeSeeds(seed, role, shard, index) for index in indices],
             where.places,
-            limit=source.spec.max_episode_steps or max_episode_steps,
+            limit=backend.spec.max_episode_steps or max_episode_steps,
             first_env=first_env,
             progress=progress,
-            keep_actions=keep_actions and source.seeded,
+            keep_actions=keep_actions and backend.seeded,
             columns=columns,
         )
         self._refuse_cutting(config)
-        self._tries = self._tries if source.partial else 1
+        self._tries = self._tries if backend.partial else 1
         self._open.words[ProgressWord.ENV] = 0 if envs == 1 else ALL_ENVS
         self.goes_on: Flags | None = None
         self._writer = BatchWriter(self.spec.tree, self.spec.action_mask)
-        self._first: Array | None = None  # observations of what the source began in the last step
+        self._first: Array | None = None  # observations of what the backend began in the last step
         self._infos: Mapping[str, object] = {}  # of the last step
 
     def _refuse_cutting(self, config: EnvironmentConfig) -> None:
-        if self._no_reward is None or self._source.partial:
+        if self._no_reward is None or self._backend.partial:
             return
-        self._source.close()
+        self._backend.close()
         raise ConfigError(
             f"environment.no_reward_timeout_steps {config.no_reward_timeout_steps} can't be kept: "
             f"the vectorised form of {config.id!r} resets each environment at its own end alone, "
@@ -122,11 +122,11 @@ class VectorBatch(EnvBatch):
     @property
     def seeded(self) -> bool:
         """Whether every episode is seeded; known after the first reset."""
-        return self._source.seeded
+        return self._backend.seeded
 
     def _advance(self, action: Array, terminated: Flags, truncated: Flags) -> list[int]:
         with self._blamed("in a step"):
-            result = self._step_source(action, terminated, truncated)
+            result = self._step_backend(action, terminated, truncated)
             if self.extra:
                 self._read_columns(result, terminated | truncated)
             ended: list[int] = []
@@ -142,16 +142,16 @@ class VectorBatch(EnvBatch):
             self._begin_late()
         return ended
 
-    def _step_source(self, action: Array, terminated: Flags, truncated: Flags) -> VectorStep:
+    def _step_backend(self, action: Array, terminated: Flags, truncated: Flags) -> VectorStep:
         """Let the backend step, and take what it gives where it does not write it itself."""
-        source, obs, reward = self._source, self._obs.array, self._reward
-        if source.in_place:
-            info = source.step_into(
+        backend, obs, reward = self._backend, self._obs.array, self._reward
+        if backend.in_place:
+            info = backend.step_into(
                 action.copy(), obs=obs, reward=reward, terminated=terminated, truncated=truncated
             )
             self._infos = info
             return VectorStep(obs, reward, terminated, truncated, info=info)
-        result = source.step(action.copy())
+        result = backend.step(action.copy())
         if not isinstance(result, VectorStep):
             raise TypeError(
                 "step(action) must return a fast_core.envs.backends.VectorStep; got a "
@@ -217,12 +217,12 @@ class VectorBatch(EnvBatch):
         """Begin anew in all environments."""
         with self._blamed("in reset"):
             self._set_attributes()
-            self._writer.write(self._source.start(seeds), self._obs.array)
+            self._writer.write(self._backend.start(seeds), self._obs.array)
         self._check_choices(None)
 
     def _reset(self, places: list[int]) -> None:
         seeds = {place: self._count_on(place) for place in places}
-        if self._source.partial:
+        if self._backend.partial:
             for forced in (False, True):
                 chosen = {p: seed for p, seed in seeds.items() if (p in self._forced) is forced}
                 self._reset_some(chosen, forced=forced)
@@ -236,16 +236,16 @@ class VectorBatch(EnvBatch):
             places = np.array(list(seeds))
             with self._blamed("in reset"):
                 self._set_attributes()
-                obs = self._source.begin(places, list(seeds.values()), forced=forced)
+                obs = self._backend.begin(places, list(seeds.values()), forced=forced)
                 self._writer.write(obs, self._obs.array, places)
 
     def _set_attributes(self) -> None:
         """Give each environment attributes of its own, those that its episode began with."""
         if self._attributes:
-            self._source.set_attributes([copy.deepcopy(each) for each in self._began_with])
+            self._backend.set_attributes([copy.deepcopy(each) for each in self._began_with])
 
     def _take_first(self, places: list[int]) -> None:
-        """Let the episodes begin that the source began by itself, or will in the next step."""
+        """Let the episodes begin that the backend began by itself, or will in the next step."""
         if self._forced:
             cause = (
                 "its episode must be cut (a value is NaN or infinite, or a time limit was passed), "
@@ -260,7 +260,7 @@ class VectorBatch(EnvBatch):
 
     def drawable(self, place: int) -> Drawable:
         """See `EnvBatch.drawable`."""
-        drawable = self._source.drawable(place)
+        drawable = self._backend.drawable(place)
         return drawable._replace(close=self.close, leave=self._leave)
 
     def _leave(self) -> None:
@@ -350,4 +350,4 @@ class VectorBatch(EnvBatch):
         if not self._closed:
             self._closed = True
             with self._blamed("in close"):
-                self._source.close()
+                self._backend.close()

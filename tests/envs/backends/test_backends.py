@@ -197,7 +197,7 @@ def test_it_is_told_which_environments_do_not_know_that_their_episodes_ended() -
     """One comes home in step 2 and begins badly, one in step 3; then the limit ends both."""
     batch: Any = make_batch(of("Told", kwargs={"limit": 3}), seed=0, shard=0, envs=2)
     Driver(batch, 2).run(np.zeros((3, 2), np.int64))
-    told = batch._source.told
+    told = batch._backend.told
     assert told == [([0, 1], True), ([0], False), ([0], True), ([1], False)]
     Driver(batch, 2).run(np.ones((3, 2), np.int64))
     assert told[4:] == [([0, 1], True), ([0, 1], True)]
