@@ -17,6 +17,7 @@ from fast_core.memory import (
     ReplayArrays,
     ReplayLog,
     ReplayReader,
+    carrier_of,
     replay_fields,
 )
 from fast_core.memory.replay_log import ReplayFields
@@ -107,6 +108,42 @@ def test_rows_of_killed_writers_are_whole_or_not_there(
         for pid in writers:
             children.kill(pid)
     assert [children.join(pid) for pid in readers] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [64, 1024])
+def test_rows_of_a_mirror_are_whole_or_not_there(memory: Memory, children, words: int) -> None:
+    """The writer is killed and replaced now and then; who carries its rows may be behind."""
+    fields = fields_of(words)
+    source, mirror = (memory(ReplayLog.nbytes(fields, CAPACITY, ENVS)) for _ in range(2))
+    for region in (source, mirror):
+        ReplayLog.create(region, fields, CAPACITY, ENVS)
+    end_s = time.monotonic() + SECONDS
+
+    def carry() -> None:
+        log, kind = ReplayLog.attach(mirror, fields, CAPACITY, ENVS), carrier_of(ReplayLog)
+        assert kind is not None
+        carrier = kind(ReplayLog.attach(source, fields, CAPACITY, ENVS))
+        while True:
+            for news in carrier.news():
+                kind.take(log, news)
+            time.sleep(0.001)  # so that it brings many rows at once, which are as many as are drawn
+
+    def read() -> None:
+        log = ReplayLog.attach(mirror, fields, CAPACITY, ENVS)
+        reader = ReplayReader([log], steps=STEPS, gamma=0.5, seed=SEED)
+        draw_until(end_s, reader, PriorityTree(reader.leaves, 0.6, 0.1, SEED))
+
+    reader, courier, incarnation = children.start(read), children.start(carry), 0
+    while time.monotonic() < end_s:
+        incarnation += 1
+        writer = children.start(lambda n=incarnation: write_for_ever(source, fields, n))
+        time.sleep(0.1)
+        children.kill(writer)
+    writer = children.start(lambda: write_for_ever(source, fields, incarnation + 1))
+    assert children.join(reader) == 0
+    for pid in (courier, writer):
+        children.kill(pid)
 
 
 def test_successor_goes_on_behind_what_a_killed_writer_left(
