@@ -30,7 +30,7 @@ from tests.process.two_learners import OTHER_SEED
 pytestmark = pytest.mark.process
 
 FIRST, SECOND = "optimizer-0", "optimizer-b-0"
-TICKETS, ROWS, UPDATES = 100, 32, 2  # rows and updates of a ticket of one of them
+TICKETS, ROWS, UPDATES = 60, 32, 2  # rows and updates of a ticket of one of them
 CONFIG: dict[str, Any] = {
     **TASKS["discrete, normalised"],
     "name": "two",
@@ -38,7 +38,7 @@ CONFIG: dict[str, Any] = {
     "checkpoint": {"every_updates": 20 * UPDATES},
     "stop": {"env_steps": TICKETS * ROWS},
 }
-KILLED = ("supervision.restarts.env=2", "diagnostics.delay_ms=3")  # and not over at once
+KILLED = ("supervision.restarts.env=2", "diagnostics.delay_ms=6")  # and not over at once
 
 
 def launch(workplace: Workplace, *overrides: str) -> Launched:
@@ -107,6 +107,7 @@ def test_death_of_an_env_node_leaves_the_learner_alone_that_it_did_not_collect_f
     assert len(found[SECOND]) == TICKETS and found[SECOND] != alone[SECOND]
 
 
+@pytest.mark.slow
 def test_death_of_one_optimizer_ends_the_run_of_both(workplace: Workplace) -> None:
     launched = launch(workplace, *KILLED)
     eventually(lambda: trains(launched), "training")
