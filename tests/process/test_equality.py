@@ -60,6 +60,12 @@ CASES = (
 )
 
 
+TORCH = (
+    ("algorithm.gradient=autograd", "policy.backend=torch"),
+    ("algorithm.name=examples.a2c:A2CConfig",),
+)
+
+
 @pytest.mark.parametrize(("name", "counts"), slow_but(CASES[:1], CASES))
 def test_processes_equal_inline_bit_for_bit(
     workplace: Workplace, name: str, counts: tuple[int, ...]
@@ -75,8 +81,8 @@ def test_processes_equal_inline_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_torch_learner_is_equal_too(workplace: Workplace) -> None:
-    given = ["algorithm.gradient=autograd", "policy.backend=torch"]
+@pytest.mark.parametrize("given", TORCH, ids=["ppo", "own loss"])
+def test_torch_learner_is_equal_too(workplace: Workplace, given: tuple[str, ...]) -> None:
     config = TASKS["continuous, normalised"]
     reference = finished(workplace.launch("mode=inline", *given, config=config, fresh=True))
     launched = workplace.launch("nodes.env.count=2", *given, config=config)

@@ -40,9 +40,11 @@ PRICED["algorithm"] = {
     "cost_limit": 0.1,
     **{key: PRICED["algorithm"][key] for key in ("hidden_sizes", "minibatch_size", "epochs")},
 }
-CASES = {**TASKS, "cut without reward": UNREWARDED, "priced": PRICED}
+OWN = task("CartPole-v1")
+OWN["algorithm"] |= {"name": "examples.a2c:A2CConfig", "recurrent": "gru"}
+CASES = {**TASKS, "cut without reward": UNREWARDED, "priced": PRICED, "own loss": OWN}
 # The choices of the second one are discrete.
-RESUMED = ("continuous, normalised", "cut without reward", "priced")
+RESUMED = ("continuous, normalised", "own loss", "cut without reward", "priced")
 
 
 def config(name: str, **changes: Any) -> dict[str, Any]:
