@@ -122,9 +122,14 @@ class Network:
         features = features[:, self._shape.scores :]
         return _linear(leaves, "value.head", features).squeeze(-1)
 
-    def output(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor:
-        """What the policy head says, ``[B, A]``."""
-        return self.output_of(leaves, self.features(leaves, self._shape.torsos[0], rows))
+    def output(self, leaves: dict[str, Tensor], rows: Rows) -> Tensor | tuple[Tensor, Tensor]:
+        """What the policy head says, ``[B, A]``; with memory the state after the rows too."""
+        features = self.features(leaves, self._shape.torsos[0], rows)
+        if self.memory is None:
+            return self.output_of(leaves, features)
+        assert rows.state is not None, "rows come with what is remembered"
+        after = self.memory.step(leaves, features, rows.state)
+        return self.output_of(leaves, after[:, : self._shape.head_inputs(0)]), after
 
     def output_of(self, leaves: dict[str, Tensor], features: Tensor) -> Tensor:
         """What the policy head says, ``[B, A]``, from what leaves a torso."""

@@ -368,15 +368,11 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
         limit = self.observation_clip if self._normalizes(shape) else None
         if setup.backend == "numpy":
             from fast_core.algos.rollouts.policies import NumpyPolicy
-            from fast_core.algos.rollouts.recurrent_policies import RecurrentPolicy
 
-            numpy_policy = NumpyPolicy if shape.memory is None else RecurrentPolicy
-            return numpy_policy(shape, environment, limit)
-        from fast_core.algos.rollouts.recurrent_torch_policy import RecurrentTorchPolicy
+            return NumpyPolicy(shape, environment, limit)
         from fast_core.algos.rollouts.torch_policy import TorchPolicy
 
-        torch_policy = TorchPolicy if shape.memory is None else RecurrentTorchPolicy
-        return torch_policy(shape, environment, limit, setup)
+        return TorchPolicy(shape, environment, limit, setup)
 
     def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
         """The torch policy, whichever acts."""

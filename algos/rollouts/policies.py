@@ -13,6 +13,7 @@ from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import normalise
 from fast_core.algos.nets.observations import Bool, ObservationEncoder
+from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 
@@ -60,17 +61,18 @@ class ActorPolicy:
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
-        """Choose actions for ``obs [B, ...]``."""
-        return self._choose(self._output(obs), obs, noise, explore)
+        """Choose actions for ``obs [B, ...]``, remembering ``state [B, S]`` with memory.
 
-    def _choose(self, output: F32, obs: Array, noise: Array, explore: bool) -> ActionOutput:
-        """Choose actions by the policy head's output ``[A, B]``."""
+        Raises:
+            TypeError: There is memory, and no state.
+        """
+        output, after = self._output(obs, state)
         mask = self._mask(obs) if self._masked else None
         if explore:
             action, log_prob = self._distribution.sample(output, noise, mask)
         else:
             action, log_prob = self._distribution.mode(output, mask)
-        return ActionOutput(action.reshape(len(obs), *self._action_shape), log_prob)
+        return ActionOutput(action.reshape(len(obs), *self._action_shape), log_prob, after)
 
     def environment_action(self, action: Array) -> Array:
         """Stretch and clip to the box, or count from the space's first choices."""
@@ -88,13 +90,20 @@ class ActorPolicy:
         mask = self._encoder.mask(obs)
         return None if mask is None else mask.T
 
-    def _output(self, obs: Array) -> F32:
-        """Map observations to the policy head's output ``[A, B]``."""
+    def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
+        """The policy head's output ``[A, B]``, and what is remembered after it."""
         raise NotImplementedError
+
+    @staticmethod
+    def _checked(state: Array | None) -> F32:
+        """A state as it must be given."""
+        if state is None:
+            raise TypeError("a policy with memory needs the state that its last call returned")
+        return state  # type: ignore[return-value]
 
 
 class NumpyPolicy(ActorPolicy):
-    """The actor of an MLP actor-critic."""
+    """The actor of an MLP actor-critic, with or without memory."""
 
     def __init__(
         self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
@@ -106,18 +115,15 @@ class NumpyPolicy(ActorPolicy):
             )
         super().__init__(shape, environment, observation_clip)
         self._torso = make_torso(shape, self._flat, only=0)
+        self._memory = None if shape.memory is None else Memory(shape.memory, self._views)
         self._head = self._views["policy.head.weight"]
         self._head_bias = self._views["policy.head.bias"][:, None]
 
-    def _output(self, obs: Array) -> F32:
-        return self._head_output(self._features(obs))
-
-    def _features(self, obs: Array) -> F32:
-        """What the hidden layers make of observations, ``[features, B]``."""
+    def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
         features: F32 = self._torso.forward(self._numbers(obs).T)[0]
-        return features
-
-    def _head_output(self, features: F32) -> F32:
+        after = None
+        if self._memory is not None:
+            features, after = self._memory.step(features, self._checked(state))
         output: F32 = np.matmul(self._head, features)
         np.add(output, self._head_bias, out=output)
-        return output
+        return output, after

@@ -18,7 +18,6 @@ from fast_core.algos.nets_torch.networks import Network, Rows
 from fast_core.algos.nets_torch.policy_module import (
     ActionMode,
     Leaves,
-    Output,
     PolicyModule,
 )
 from fast_core.algos.nets_torch.staging import Staging, make_staging
@@ -77,16 +76,16 @@ class TorchPolicy(ActorPolicy):
         dtype = torch.bfloat16 if narrow else torch.float32
         return weight.to(self._device, dtype)
 
-    def _output(self, obs: Array) -> F32:
+    def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
         with torch.inference_mode():
-            said = self._run(self._leaves, self._rows(obs))
-            assert isinstance(said, Tensor), "policies with memory act in their own way"
-            output: F32 = said.cpu().numpy().T
-        return output
-
-    def _run(self, leaves: dict[str, Tensor], rows: Rows) -> Output:
-        """The policy head's output ``[B, A]``; with memory the state after the rows too."""
-        return self._network.output(leaves, rows)
+            rows = self._rows(obs)
+            if self._network.memory is not None:
+                rows = rows._replace(state=self._to_device(self._checked(state), -1))
+            said = self._network.output(self._leaves, rows)
+            if isinstance(said, Tensor):
+                return said.cpu().numpy().T, None
+            output, after = said
+            return output.cpu().numpy().T, after.cpu().numpy()
 
     def module(self, environment: EnvironmentSpec) -> PolicyModule:
         """The policy with the parameters that were loaded last, without exploration."""
@@ -99,7 +98,7 @@ class TorchPolicy(ActorPolicy):
         return PolicyModule(
             environment,
             shape.images,
-            Leaves(leaves, self._run, self._network.modules),
+            Leaves(leaves, self._network.output, self._network.modules),
             ActionMode(shape.outputs, choices=choices),
             stretch=shape.stretched,
             scaling=scaling,
