@@ -20,6 +20,7 @@ import msgspec
 
 from fast_core.errors import CheckpointError
 from fast_core.events import LauncherEvent, Moment, WireEvent
+from fast_core.run.plan import RunPlan
 from fast_core.system.decoding import MsgpackDecoder, from_msgpack
 from fast_core.system.regular_file import read_large
 
@@ -171,6 +172,18 @@ def next_part(folder: Path) -> Path:
 def of_node(part: Path, node: str) -> Path:
     """Where a node records its share of a part."""
     return part.with_name(f"{part.name.removesuffix('.gz')}.{node}.gz")
+
+
+def recording(plan: RunPlan, node: str, report: Callable[[str], None]) -> ScheduleWriter | None:
+    """Where a node writes down its share; None where nothing is recorded. ``report`` as there."""
+    if plan.follows is not None or not plan.config.diagnostics.schedule:
+        return None
+    return ScheduleWriter(of_node(parts(Path(plan.run_directory))[-1], node), report)
+
+
+def followed(plan: RunPlan, node: str) -> Path | None:
+    """The recorded share that a node does again; None in a run of its own."""
+    return None if plan.follows is None else of_node(Path(plan.follows), node)
 
 
 END = -1

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from fast_core.nodes.node import NodeContext
-from fast_core.run.schedule import Pass, ScheduleWriter, of_node, parts, read_passes
+from fast_core.run.schedule import Pass, ScheduleWriter, followed, read_passes, recording
 
 
 class Asking(Protocol):
@@ -32,11 +31,8 @@ class RecordedPasses:
     @classmethod
     def of(cls, context: NodeContext) -> RecordedPasses | None:
         """Those of a node whose run is recorded, None for others."""
-        plan = context.plan
-        if plan.follows is not None or not plan.config.diagnostics.schedule:
-            return None
-        path = of_node(parts(Path(plan.run_directory))[-1], context.name)
-        return cls(ScheduleWriter(path, context.log.warning))
+        writer = recording(context.plan, context.name, context.log.warning)
+        return None if writer is None else cls(writer)
 
     def acted(self, version: int, groups: Sequence[int]) -> None:
         """Weights of ``version`` acted for these groups, in this order."""
@@ -56,8 +52,8 @@ class FollowedPasses:
     @classmethod
     def of(cls, context: NodeContext) -> FollowedPasses | None:
         """Those of a node whose run follows a record, None for others."""
-        follows = context.plan.follows
-        return None if follows is None else cls(read_passes(of_node(Path(follows), context.name)))
+        share = followed(context.plan, context.name)
+        return None if share is None else cls(read_passes(share))
 
     def batches(self, groups: Sequence[A], published: int) -> Iterator[list[A]]:
         """Who shares the next passes while the version ``published`` is the newest."""

@@ -12,7 +12,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 
 from fast_core.run.plan import RunPlan
 from fast_core.run.schedule import (
@@ -20,20 +19,17 @@ from fast_core.run.schedule import (
     GradientBase,
     GradientStep,
     ScheduleWriter,
-    of_node,
-    parts,
+    followed,
     read_bases,
     read_steps,
+    recording,
 )
 
 
-def recording(plan: RunPlan, rank: int) -> ScheduleWriter | None:
+def _recording(plan: RunPlan, rank: int) -> ScheduleWriter | None:
     """Where the optimizer ``rank`` writes down what it does; None where nothing is recorded."""
-    if plan.follows is not None or not plan.config.diagnostics.schedule:
-        return None
     name = plan.names.optimizers[rank]
-    path = of_node(parts(Path(plan.run_directory))[-1], name)
-    return ScheduleWriter(path, logging.getLogger(f"fastloop.{name}").warning)
+    return recording(plan, name, logging.getLogger(f"fastloop.{name}").warning)
 
 
 class OwnerSchedule:
@@ -41,13 +37,13 @@ class OwnerSchedule:
 
     def __init__(self, plan: RunPlan) -> None:
         """Record, follow, or do nothing, as the plan says."""
-        self._writer = recording(plan, 0)
+        self._writer = _recording(plan, 0)
         self._left: deque[GradientStep] | None = None
         self._bases: list[Sequence[int]] = []
-        if plan.follows is not None:
-            files = [of_node(Path(plan.follows), name) for name in plan.names.optimizers]
-            self._left = deque(read_steps(files[0]))
-            self._bases = [read_bases(file) for file in files[1:]]
+        shares = [followed(plan, name) for name in plan.names.optimizers]
+        if shares[0] is not None:
+            self._left = deque(read_steps(shares[0]))
+            self._bases = [read_bases(share) for share in shares[1:] if share is not None]
 
     @property
     def follows(self) -> bool:
@@ -92,10 +88,10 @@ class WorkerSchedule:
 
     def __init__(self, plan: RunPlan, rank: int) -> None:
         """Record, follow, or do nothing, as the plan says."""
-        self._writer = recording(plan, rank)
+        self._writer = _recording(plan, rank)
         self._left: deque[int] | None = None
-        if plan.follows is not None:
-            self._left = deque(read_bases(of_node(Path(plan.follows), plan.names.optimizers[rank])))
+        if (share := followed(plan, plan.names.optimizers[rank])) is not None:
+            self._left = deque(read_bases(share))
 
     def may_begin(self, published: int) -> bool:
         """Whether the next batch may be begun with the parameters ``published``."""

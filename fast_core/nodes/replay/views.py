@@ -21,9 +21,9 @@ from fast_core.run.schedule import (
     ScheduleWriter,
     View,
     batches_in,
-    of_node,
-    parts,
+    followed,
     read_views,
+    recording,
 )
 
 
@@ -47,14 +47,11 @@ def make_views(
     context: NodeContext, reader: ReplayReader, logs: Sequence[ReplayLog]
 ) -> DrawViews | None:
     """Those of a run that is recorded or follows a record, None for others."""
-    plan = context.plan
-    if plan.follows is not None:
-        return FollowedViews(of_node(Path(plan.follows), context.name), reader, logs)
-    if plan.config.diagnostics.schedule:
-        part = parts(Path(plan.run_directory))[-1]
-        writer = ScheduleWriter(of_node(part, context.name), context.log.warning)
-        return RecordedViews(writer, reader, logs)
-    return None
+    plan, name = context.plan, context.name
+    if (share := followed(plan, name)) is not None:
+        return FollowedViews(share, reader, logs)
+    writer = recording(plan, name, context.log.warning)
+    return None if writer is None else RecordedViews(writer, reader, logs)
 
 
 class RecordedViews:
