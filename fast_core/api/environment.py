@@ -22,7 +22,7 @@ from fast_core.envs.making import check_attributes, describe_env
 from fast_core.envs.making import make_env as make_configured
 from fast_core.envs.pickled import Maker, loads
 from fast_core.envs.place import VARIABLES
-from fast_core.envs.playing.evaluated import scalar
+from fast_core.envs.playing.evaluation import scalar
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import ConfigError
 from fast_core.seeding import EpisodeSeeds, Role, generators_kept

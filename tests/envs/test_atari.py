@@ -10,8 +10,7 @@ import pytest
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.atari import AtariGame
 from fast_core.envs.making import make_env
-from fast_core.envs.playing.evaluated import evaluated
-from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError

@@ -16,8 +16,7 @@ from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs import make_batch
 from fast_core.envs.making import check_gymnasium, describe_env, make_env
 from fast_core.envs.place import Place
-from fast_core.envs.playing.evaluated import evaluated
-from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec

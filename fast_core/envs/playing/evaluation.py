@@ -1,14 +1,16 @@
-"""What plays the episodes of an evaluation."""
+"""Which environments an evaluation plays in, and what plays them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from msgspec.structs import replace
+
 from fast_core.config import EnvironmentConfig
+from fast_core.envs.backends import backend_class
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Maker, make_env
 from fast_core.envs.playing.episodes import EpisodeRunner
-from fast_core.envs.playing.evaluated import evaluated
 from fast_core.envs.playing.runner import Recorder, Runner
 from fast_core.errors import ConfigError
 from fast_core.seeding import Role
@@ -72,3 +74,24 @@ def make_runner(
         number=number,
         draws=draws,
     )
+
+
+def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:
+    """The environments in which what was trained in those of ``config`` is evaluated.
+
+    Atari games count their own score, whatever training does about rewards, and nothing is taken
+    off where an episode is cut. In place of environments that a library steps together plays the
+    one that there is alone, if there is one (`Backend.alone`): there every episode has its seed.
+    """
+    config = replace(config, no_reward_penalty=0.0)
+    atari = config.atari
+    if atari is not None:
+        config = replace(config, atari=replace(atari, clip_rewards=False))
+    return scalar(config)
+
+
+def scalar(config: EnvironmentConfig) -> EnvironmentConfig:
+    """The same environments one by one, where what steps them together has them so too."""
+    if config.one_by_one:
+        return config
+    return backend_class(config).alone(config) or config

@@ -21,7 +21,7 @@ from fast_core.envs.drawing.made_to_draw import (
 )
 from fast_core.envs.making import make_env, registered
 from fast_core.envs.place import ALONE, Place
-from fast_core.envs.playing.evaluated import evaluated
+from fast_core.envs.playing.evaluation import evaluated
 from fast_core.errors import ConfigError, EnvironmentFailed
 
 Mode = Literal["human", "rgb_array", "ansi"]

@@ -8,7 +8,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.video_file import as_frame, import_encoder
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
-from fast_core.envs.playing.evaluated import evaluated
+from fast_core.envs.playing.evaluation import evaluated
 from fast_core.envs.playing.rendering import drawing, explained
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.probe import probe

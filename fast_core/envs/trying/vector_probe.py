@@ -13,7 +13,7 @@ import numpy as np
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.making import check_attributes, describe_env, make_env
 from fast_core.envs.masks import random_action
-from fast_core.envs.playing.evaluated import evaluated
+from fast_core.envs.playing.evaluation import evaluated
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.short_look import ShortLook

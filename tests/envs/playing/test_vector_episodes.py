@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.playing.episodes import EpisodeRunner
-from fast_core.envs.playing.evaluated import evaluated
-from fast_core.envs.playing.evaluation import make_runner
+from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.playing.rendering import drawing
 from fast_core.envs.playing.runner import Runner
 from fast_core.envs.playing.vector_episodes import VectorEpisodes
