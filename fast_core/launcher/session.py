@@ -181,7 +181,7 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
     stack.callback(hub.close)
     scores = Scores(run, tuple(plan.config.evaluation.environments))
     telling = None if callbacks is None else Telling(callbacks, run, plan, scores)
-    recorder = _recorder(session, plan, memory)
+    recorder = _recorder(session, plan)
     listeners = [each for each in (telling, recorder, desk) if each is not None]
     shell = _shell(session, plan, hub, memory, mode.sources, listeners, scores)
     stack.callback(shell.close)
@@ -293,12 +293,11 @@ def _callbacks(session: Session, plan: RunPlan, stack: ExitStack) -> Host | None
     return host
 
 
-def _recorder(session: Session, plan: RunPlan, memory: RunMemory) -> Recorder | None:
+def _recorder(session: Session, plan: RunPlan) -> Recorder | None:
     """What writes the schedule down, where that is wanted and does not stand in a record."""
     if session.conductor.follows is not None or not plan.config.diagnostics.schedule:
         return None
-    text = config_file.dumps(plan.config)
-    return Recorder(plan, text, memory.all_stats(), session.progress.say)
+    return Recorder(plan, config_file.dumps(plan.config), session.progress.say)
 
 
 def _desk(session: Session, folder: Path, stack: ExitStack) -> Desk | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from fast_core.events import Event, Failed, LauncherEvent
@@ -11,7 +11,7 @@ from fast_core.launcher.checkpoints.store import link_or_copy
 from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.rerunning.entries import UNRECORDED, entry
 from fast_core.launcher.rerunning.fingerprint import fingerprint
-from fast_core.memory import StatsColumn, StatsRow
+from fast_core.memory import StatsColumn
 from fast_core.run.plan import RunPlan
 from fast_core.run.schedule import (
     FORMAT,
@@ -31,23 +31,18 @@ class Recorder(Listener):
     acted in it, and the order of the scheduler's events is the order of its commands.
     """
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        config_text: str,
-        stats: Mapping[str, StatsRow],
-        report: Callable[[str], None],
-    ) -> None:
+    def __init__(self, plan: RunPlan, config_text: str, report: Callable[[str], None]) -> None:
         """``config_text`` is the run's configuration; ``report`` is told what can't be written."""
-        self._plan, self._config_text, self._stats, self._report = plan, config_text, stats, report
-        self._part = next_part(Path(plan.run_directory))
-        self._writer = ScheduleWriter(self._part, report)
+        self._plan, self._config_text, self._report = plan, config_text, report
+        self._writer: ScheduleWriter | None = None  # a run that can't begin leaves no part
 
     def begin(self, run: NewRun) -> None:
         """Write down what is known of the run at its beginning."""
+        self._stats, part = run.roster.stats, next_part(Path(self._plan.run_directory))
+        self._writer = ScheduleWriter(part, self._report)
         checkpoint = None if self._plan.checkpoint is None else Path(self._plan.checkpoint)
         if checkpoint is not None:
-            _keep(checkpoint, checkpoint_of(self._part), self._report)
+            _keep(checkpoint, checkpoint_of(part), self._report)
         header = ScheduleHeader(
             format=FORMAT,
             fingerprint=fingerprint(),
@@ -64,6 +59,7 @@ class Recorder(Listener):
         """Write down an event that the scheduler is about to be given."""
         if isinstance(event, UNRECORDED):
             return
+        assert self._writer is not None, "it has begun"
         version = -1
         if isinstance(event, Failed) and event.node in self._stats:
             version = int(self._stats[event.node].words[_VERSION])
@@ -71,7 +67,8 @@ class Recorder(Listener):
 
     def close(self) -> None:
         """Write the rest. May be called twice."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _keep(checkpoint: Path, copy: Path, report: Callable[[str], None]) -> None:
