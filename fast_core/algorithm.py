@@ -263,6 +263,39 @@ class ReplayBatch:
 
 
 @dataclass(frozen=True)
+class SequenceBatch:
+    """``N`` sequences drawn from replay, each of at most ``L`` rows that follow one another.
+
+    They lie within one episode: row ``before`` of the `Window` is the one that was drawn, earlier
+    ones are there as far as the episode had begun, later ones until it ends. All else is zero.
+
+    Attributes:
+        obs: ``[N, L + 1, ...]``, what the policy saw; frames stacked. After the last row comes the
+            observation after it, the final one where the episode ended.
+        action: ``[N, L, ...]``, as stored.
+        reward: ``[N, L]`` float32, as the environment gave it.
+        terminated: ``[N, L]`` bool, the task ended with this row.
+        truncated: ``[N, L]`` bool, the episode was cut off with this row.
+        mask: ``[N, L]`` bool, which rows are there.
+        weight: ``[N]`` float32, importance weights; 1 where draws are uniform.
+        env_steps: Environment steps stored so far.
+        progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
+        extra: ``[N, L, ...]`` by name, what `Blueprint.columns` declares.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    mask: Array
+    weight: Array
+    env_steps: int
+    progress: float
+    extra: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class UpdateReport:
     """What an update did.
 
@@ -285,6 +318,25 @@ class UpdateReport:
     extra: Mapping[str, Array] = field(default_factory=dict)
 
 
+class Window(NamedTuple):
+    """Rows that follow one another in an episode, drawn by one of them.
+
+    Attributes:
+        steps: That are learned from, at most; the drawn one is the first.
+        before: Before it, at most: what a memory is warmed up with.
+        after: After them, at most: what targets are made of.
+    """
+
+    steps: int
+    before: int = 0
+    after: int = 0
+
+    @property
+    def length(self) -> int:
+        """All of them."""
+        return self.before + self.steps + self.after
+
+
 class ReplaySpec(NamedTuple):
     """What one optimizer step takes from the replay.
 
@@ -292,11 +344,24 @@ class ReplaySpec(NamedTuple):
         batch_size: Rows of the step, over all optimizers that average their gradients.
         n_step: Steps of a window, at most.
         gamma: Discount of one step.
+        sequence: Draws a `SequenceBatch` of these in place of a `ReplayBatch`; then the other two
+            say nothing.
     """
 
     batch_size: int
-    n_step: int
-    gamma: float
+    n_step: int = 1
+    gamma: float = 1.0
+    sequence: Window | None = None
+
+    @property
+    def ahead(self) -> int:
+        """Steps from the drawn row on that must be there, unless its episode ends."""
+        return self.n_step if self.sequence is None else self.sequence.steps + self.sequence.after
+
+    @property
+    def before(self) -> int:
+        """Rows before it that must be there, unless its episode begins."""
+        return 0 if self.sequence is None else self.sequence.before
 
 
 class Algorithm(Protocol):

@@ -23,7 +23,13 @@ from fast_core.memory.mailbox import Mailbox
 from fast_core.memory.mirroring import Carrier, carrier_of
 from fast_core.memory.priorities import PriorityTree, beta_at
 from fast_core.memory.pulse import PULSE_PERIOD_S, Pulse
-from fast_core.memory.replay import ReplayArrays, ReplayReader, batch_columns
+from fast_core.memory.replay import (
+    ReplayArrays,
+    ReplayReader,
+    SequenceArrays,
+    batch_columns,
+    drawn_arrays,
+)
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, replay_fields, reserve_of
 from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
@@ -60,6 +66,7 @@ __all__ = [
     "RolloutSlot",
     "RolloutStore",
     "Segment",
+    "SequenceArrays",
     "Shared",
     "SideColumns",
     "StatsColumn",
@@ -70,6 +77,7 @@ __all__ = [
     "batch_columns",
     "beta_at",
     "carrier_of",
+    "drawn_arrays",
     "memory_available",
     "replay_fields",
     "reserve_of",

@@ -130,6 +130,8 @@ class ReplayReader:
         key0: int,
         key1: int,
         summed: int,
+        before: int,
+        length: int,
         /,
     ) -> ReplayReader: ...
     @property

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm import Window
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
-from fast_core.memory.header import Array, align, array_at
+from fast_core.memory.header import Array
 from fast_core.memory.priorities import PriorityTree, key_of
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, check_rows
 from fast_core.spec import FieldSpec, as_dtype
@@ -44,40 +45,63 @@ class ReplayArrays:
     extra: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
-    def allocate(cls, columns: ReplayFields, rows: int, frames: int = 1) -> Self:
-        """Arrays in private memory."""
-        return cls.at(
-            memoryview(bytearray(cls.nbytes(columns, rows, frames))), columns, rows, frames
-        )
-
-    @staticmethod
-    def nbytes(columns: ReplayFields, rows: int, frames: int = 1) -> int:
-        """Bytes of a region that holds them."""
-        return sum(align(rows * each.row_nbytes) for each in batch_columns(columns, frames))
-
-    @classmethod
-    def at(cls, memory: memoryview, columns: ReplayFields, rows: int, frames: int = 1) -> Self:
-        """Arrays over ``memory``, a batch slot for instance; its values are left as they are."""
-        arrays: dict[str, Array] = {}
-        begin = 0
-        for each in batch_columns(columns, frames):
-            shape = rows, *each.shape
-            arrays[each.name] = array_at(memory, begin, as_dtype(each.dtype), shape)
-            begin += align(rows * each.row_nbytes)
-        return cls.of(arrays)
-
-    @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Self:
         """The arrays of a batch slot (a `Mailbox`) by name."""
-        usual = {each.name for each in fields(cls)} - {"extra"}
-        extra = {name: values for name, values in columns.items() if name not in usual}
-        return cls(**{name: columns[name] for name in usual}, extra=extra)
+        usual, extra = _by_name(cls, columns)
+        return cls(**usual, extra=extra)
 
     def in_order(self, further: Iterable[str] | None = None) -> tuple[Array, ...]:
         """All arrays, as the native core takes them; ``further`` columns of the logs, None: all."""
         leading = (self.obs, self.next_obs, self.discount, self.weight, self.log, self.row)
         named = self.extra if further is None else further
         return (*leading, self.action, self.reward, *(self.extra[name] for name in named))
+
+
+@dataclass(frozen=True)
+class SequenceArrays:
+    """Where ``N`` drawn sequences of ``L`` rows go, see `fast_core.algorithm.SequenceBatch`.
+
+    ``log`` and ``row`` are those of the rows that were drawn.
+    """
+
+    obs: Array
+    action: Array
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    mask: NDArray[np.bool_]
+    weight: NDArray[np.float32]
+    log: NDArray[np.int32]
+    row: NDArray[np.int64]
+    extra: Mapping[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Array]) -> Self:
+        """The arrays of a batch slot (a `Mailbox`) by name."""
+        usual, extra = _by_name(cls, columns)
+        return cls(**usual, extra=extra)
+
+    def in_order(self, further: Iterable[str] | None = None) -> tuple[Array, ...]:
+        """All arrays, as the native core takes them; ``further`` columns of the logs, None: all."""
+        flags = (self.terminated, self.truncated, self.mask)
+        leading = (self.obs, *flags, self.weight, self.log, self.row)
+        named = self.extra if further is None else further
+        return (*leading, self.action, self.reward, *(self.extra[name] for name in named))
+
+
+Drawn = ReplayArrays | SequenceArrays
+
+
+def drawn_arrays(columns: Mapping[str, Array]) -> Drawn:
+    """The arrays of a batch slot by name, of whichever kind it is."""
+    return SequenceArrays.of(columns) if "mask" in columns else ReplayArrays.of(columns)
+
+
+def _by_name(kind: Any, columns: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Those that ``kind`` has fields for, and the others."""
+    names = {each.name for each in fields(kind)} - {"extra"}
+    others = {name: values for name, values in columns.items() if name not in names}
+    return {name: columns[name] for name in names}, others
 
 
 @dataclass(frozen=True)
@@ -128,6 +152,7 @@ class ReplayReader:
         steps: int,
         gamma: float,
         frames: int = 1,
+        window: Window | None = None,
         seed: np.random.SeedSequence,
     ) -> None:
         """Reads ``logs``, one per shard in their order, all of one plan.
@@ -137,6 +162,7 @@ class ReplayReader:
             steps: Steps of a window, ``n``.
             gamma: Discount of one step.
             frames: Observations that are stacked.
+            window: Draws sequences, whose ``steps`` are those from the drawn row on.
             seed: Of the draws.
 
         Raises:
@@ -150,20 +176,31 @@ class ReplayReader:
         self._logs = tuple(logs)
         natives = tuple(log.native for log in logs)
         summed = sum(1 << at for at, each in enumerate(self.fields) if each.fold == "sum")
-        self._native = _native.ReplayReader(natives, steps, gamma, frames, *key_of(seed), summed)
+        self._window = window
+        self._native = _native.ReplayReader(
+            natives,
+            steps,
+            gamma,
+            frames,
+            *key_of(seed),
+            summed,
+            0 if window is None else window.before,
+            0 if window is None else window.length,
+        )
 
     @property
     def leaves(self) -> int:
         """Leaves that a `PriorityTree` of these logs has."""
         return self._native.leaves
 
-    def arrays(self, rows: int) -> ReplayArrays:
+    def arrays(self, rows: int) -> Drawn:
         """Arrays that hold ``rows`` windows, in private memory."""
-        return ReplayArrays.allocate(self.fields, rows, self.frames)
+        columns = batch_columns(self.fields, self.frames, self._window)
+        return drawn_arrays(
+            {each.name: np.zeros((rows, *each.shape), as_dtype(each.dtype)) for each in columns}
+        )
 
-    def draw(
-        self, to: ReplayArrays, priorities: PriorityTree | None = None, beta: float = 0.0
-    ) -> bool:
+    def draw(self, to: Drawn, priorities: PriorityTree | None = None, beta: float = 0.0) -> bool:
         """Fills ``to`` with windows drawn independently; False if no window is valid yet.
 
         With ``priorities`` the tree is brought up to date first, windows are drawn in proportion
@@ -272,19 +309,30 @@ class ReplayReader:
         return positions
 
 
-def batch_columns(columns: ReplayFields, frames: int) -> tuple[FieldSpec, ...]:
-    """The columns of a batch that is drawn from logs of ``columns``, as `ReplayArrays` has them."""
+def batch_columns(
+    columns: ReplayFields, frames: int, window: Window | None = None
+) -> tuple[FieldSpec, ...]:
+    """The columns of a batch that is drawn from logs of ``columns``.
+
+    As `ReplayArrays` has them, or `SequenceArrays` where a ``window`` says so.
+    """
     (obs, *kept), stack = columns, (frames,) if frames > 1 else ()
-    made = [
-        *((name, obs.dtype, (*stack, *obs.shape)) for name in ("obs", "next_obs")),
-        *((each.name, each.dtype, each.shape) for each in kept[:2]),
-        ("discount", "float32", ()),
+    many: tuple[int, ...] = () if window is None else (window.length,)
+    seen = (*stack, *obs.shape)
+    rows = [(each.name, each.dtype, (*many, *each.shape)) for each in kept]
+    drawn: list[tuple[str, str, tuple[int, ...]]] = [
         ("weight", "float32", ()),
         ("log", "int32", ()),
         ("row", "int64", ()),
-        *((each.name, each.dtype, each.shape) for each in kept[2:]),
+        *rows[2:],
     ]
-    return tuple(FieldSpec(name, shape, dtype, "rollout") for name, dtype, shape in made)
+    if window is None:
+        observed = [(name, obs.dtype, seen) for name in ("obs", "next_obs")]
+        drawn = [*observed, *rows[:2], ("discount", "float32", ()), *drawn]
+    else:
+        flags = [(name, "bool", many) for name in ("terminated", "truncated", "mask")]
+        drawn = [("obs", obs.dtype, (window.length + 1, *seen)), *rows[:2], *flags, *drawn]
+    return tuple(FieldSpec(name, shape, dtype, "rollout") for name, dtype, shape in drawn)
 
 
 def ranked(

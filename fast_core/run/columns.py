@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from fast_core.algorithm import ReplayBatch, ShardRollout
+from fast_core.algorithm import ReplayBatch, SequenceBatch, ShardRollout
 from fast_core.errors import ConfigError
 from fast_core.memory import batch_columns
 from fast_core.run.plan import RunPlan
@@ -58,7 +58,8 @@ def replay_columns(plan: RunPlan) -> tuple[Column, ...]:
 
 def batch_fields(plan: RunPlan) -> Fields:
     """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them."""
-    drawn, said = batch_columns(replay_columns(plan), plan.environment.frames), later_columns(plan)
+    logged, sequence = replay_columns(plan), plan.replay_spec.sequence
+    drawn, said = batch_columns(logged, plan.environment.frames, sequence), later_columns(plan)
     written = FieldSpec("written", (), "int64", "rollout")
     return (*drawn, written, *said) if said else drawn
 
@@ -113,7 +114,11 @@ def check_columns(plan: RunPlan) -> None:
     declared: object = plan.blueprint.columns(plan.environment)
     wrong = "a tuple of fast_core.spec.Column"
     if isinstance(declared, tuple) and all(isinstance(each, Column) for each in declared):
-        taken = [each.name for kind in (ShardRollout, ReplayBatch) for each in fields(kind)]
+        taken = [
+            each.name
+            for kind in (ShardRollout, ReplayBatch, SequenceBatch)
+            for each in fields(kind)
+        ]
         taken += ["environment_action", "log", "row", "error", "priority", "owner", "version"]
         taken += [each.name for each in declared]
         wrong = next(filter(None, (_wrong(plan, each, taken) for each in declared)), "")
@@ -141,6 +146,8 @@ def _wrong(plan: RunPlan, column: Column, taken: Sequence[str]) -> str:
         return f"{what} the dtype of a number, such as 'float32'"
     if column.writer == "learner" and (not plan.replays or column.fold != "first"):
         return f"{what} the writer 'learner' only from replay, and not to be summed"
+    if column.writer == "learner" and plan.replay_spec.sequence is not None:
+        return f"{what} the writer 'learner' only where no sequences are drawn"
     if column.fold == "sum" and column.dtype != "float32":
         return f"{what} the dtype 'float32', to be summed"
     return ""

@@ -5,7 +5,7 @@ What the configuration alone decides is refused earlier (`fast_core.config.rules
 
 from __future__ import annotations
 
-from fast_core.algorithm import ReplaySpec
+from fast_core.algorithm import ReplaySpec, Window
 from fast_core.errors import ConfigError
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
@@ -28,25 +28,28 @@ def _check_spec(plan: RunPlan) -> None:
     """An algorithm of one's own asks for something that can be drawn."""
     spec: object = plan.replay_spec
     if isinstance(spec, ReplaySpec):
-        whole = all(type(value) is int and value >= 1 for value in (spec.batch_size, spec.n_step))
+        window = spec.sequence or Window(1)
+        counts = (spec.batch_size, spec.n_step, window.steps, window.before + 1, window.after + 1)
+        whole = all(type(value) is int and value >= 1 for value in counts)
         if whole and 0.0 <= spec.gamma <= 1.0:
             return
     raise ConfigError(
         f"algorithm.name {plan.config.algorithm.name!r}: replay() must return a "
         "fast_core.algorithm.ReplaySpec of batch_size and n_step, integers of at least 1, and "
-        f"gamma from 0 to 1; got {spec!r}"
+        "gamma from 0 to 1, and of sequences with at least 1 of `steps` if it draws such; "
+        f"got {spec!r}"
     )
 
 
 def _check_rows(plan: RunPlan) -> None:
     """Each environment's share of the replay holds at least one window."""
     spec, frames = plan.replay_spec, plan.environment.frames
-    needed = spec.n_step + frames + COMMIT_ROWS
+    needed = spec.before + spec.ahead + frames + COMMIT_ROWS
     if rows_per_log(plan) < needed:
         envs = plan.config.envs
         raise ConfigError(
             f"replay.capacity must give each of the {envs} environments at least {needed} rows "
-            f"(algorithm.n_step {spec.n_step}, stacked frames {frames}, and {COMMIT_ROWS}); got "
+            f"({_steps(spec)}, stacked frames {frames}, and {COMMIT_ROWS}); got "
             f"{plan.config.replay.capacity}, which is {rows_per_log(plan)} for each. Raise it to "
             f"{needed * envs} or more."
         )
@@ -55,13 +58,20 @@ def _check_rows(plan: RunPlan) -> None:
 def _check_warmup(plan: RunPlan) -> None:
     """When the first update is granted, every environment has a whole window behind it."""
     spec, envs = plan.replay_spec, plan.config.envs
-    least, starts = envs * spec.n_step, plan.config.replay.learning_starts
+    least, starts = envs * spec.ahead, plan.config.replay.learning_starts
     if starts < least:
         raise ConfigError(
-            f"replay.learning_starts must be at least {least}, {spec.n_step} steps "
-            f"(algorithm.n_step) of each of the {envs} environments, so that there is something to "
-            f"draw; got {starts}. Raise it, or lower rollout.shards or rollout.envs_per_shard."
+            f"replay.learning_starts must be at least {least}, {spec.ahead} steps ({_steps(spec)}) "
+            f"of each of the {envs} environments, so that there is something to draw; got "
+            f"{starts}. Raise it, or lower rollout.shards or rollout.envs_per_shard."
         )
+
+
+def _steps(spec: ReplaySpec) -> str:
+    """How long what is drawn is, in the words of whoever set it."""
+    if spec.sequence is None:
+        return f"algorithm.n_step {spec.n_step}"
+    return f"a sequence of {spec.sequence.length} rows"
 
 
 def check_optimizers(plan: RunPlan) -> None:

@@ -19,7 +19,6 @@ from fast_core.memory import (
 from fast_core.run.mail import Drawn
 from fast_core.spec import Column, FieldSpec, SpaceSpec
 from tests.memory.replay_model import (
-    FIELDS,
     GAMMA,
     SEED,
     Memory,
@@ -268,20 +267,9 @@ def test_batch_lies_in_a_mailbox(memory: Memory) -> None:
     assert (arrays.action == arrays.row).all() and (arrays.weight == 1).all()
 
 
-def test_batch_lies_in_given_memory(memory: Memory) -> None:
-    log = new_log(memory, 20, 1)
-    for step in range(5):
-        one_step(log, step)
-    region = memory(ReplayArrays.nbytes(FIELDS, 7))
-    arrays, seen = (ReplayArrays.at(region, FIELDS, 7) for _ in range(2))
-    assert new_reader(log).draw(arrays)
-    assert seen.row.tolist() == arrays.row.tolist() != [0] * 7
-    assert (seen.obs[:, 0] == seen.row).all()
-
-
 def test_readers_that_make_no_sense_are_refused(memory: Memory) -> None:
     log, other = new_log(memory, 10, 1), new_log(memory, 11, 1)
-    with pytest.raises(SegmentError, match="10 rows hold no window of 8 steps and 4 frames"):
+    with pytest.raises(SegmentError, match="10 rows hold no window of 8 steps, 0 rows"):
         new_reader(log, steps=8, frames=4)
     with pytest.raises(SegmentError, match="equal capacities"):
         new_reader(log, other)

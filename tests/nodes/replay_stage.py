@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm import ReplaySpec, Window
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
     NodesConfig,
@@ -34,6 +35,14 @@ class SayingConfig(DQNConfig, frozen=True, kw_only=True):
     def columns(self, environment: object) -> tuple[Column, ...]:
         """These."""
         return (Column("said", (2,), "float32", writer="learner"),)
+
+
+class SequenceConfig(DQNConfig, frozen=True, kw_only=True):
+    """Draws sequences; a row before, three, and one after."""
+
+    def replay(self) -> ReplaySpec:
+        """Of these."""
+        return ReplaySpec(BATCH, sequence=Window(3, 1, 1))
 
 
 def replay_config(

@@ -34,6 +34,7 @@ def test_without_declared_columns_the_order_is_fixed(tmp_path: Path) -> None:
     assert names(reply_fields(plan)) == "action behaviour_log_prob environment_action state"
     assert names(replay_columns(plan)) == "obs action reward"
     batch = "obs next_obs action reward discount weight log row"
+    plan = make_run_plan(tmp_path, make_config(algorithm=ReplayingConfig()), environment=stacked(3))
     assert names(batch_fields(plan)) == batch
     seen = batch_fields(plan)[0]
     assert (seen.shape, seen.dtype, seen.axes) == ((3, 4), "float32", "rollout")

@@ -20,11 +20,16 @@ ReplayReader& reader_of(PyObject* self) { return *reader_cast(self)->view.reader
 
 PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* tuple;
-  unsigned long long steps, frames, key0, key1, summed;
+  unsigned long long steps, frames, key0, key1, summed, before, length;
   double gamma;
-  if (!PyArg_ParseTuple(args, "O!KdKKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
-                        &frames, &key0, &key1, &summed))
+  if (!PyArg_ParseTuple(args, "O!KdKKKKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
+                        &frames, &key0, &key1, &summed, &before, &length))
     return nullptr;
+  if (length != 0 && length != before + steps) {
+    PyErr_Format(errors.segment, "a sequence of %llu rows before %llu steps has no length %llu",
+                 before, steps, length);
+    return nullptr;
+  }
   std::vector<const ReplayLog*> logs;
   for (Py_ssize_t k = 0; k < PyTuple_Size(tuple); ++k) {
     PyObject* log = PyTuple_GetItem(tuple, k);
@@ -39,7 +44,8 @@ PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
   auto* self = allocate<ReaderObject>(type);  // zeroed
   if (self == nullptr) return nullptr;
   const bool made = guarded<bool>(false, [&] {
-    self->view.reader = new ReplayReader(logs, steps, gamma, frames, {{key0, key1}, 0});
+    const Shape shape{length == 0 ? 0 : before, length};
+    self->view.reader = new ReplayReader(logs, steps, gamma, frames, {{key0, key1}, 0}, shape);
     return true;
   });
   if (made) {
@@ -74,8 +80,12 @@ struct Opened {
   bool open(const ReaderView& view, PyObject* tuple, std::uint64_t count) {
     const ReplayLog& log = view.reader->log();
     const auto obs = view.reader->frames() * log.row_bytes(ReplayLog::obs);
+    const auto length = view.reader->shape().length;
     std::vector<std::uint64_t> sizes = {obs, obs, 4, 4, 4, 8};
-    for (std::size_t c = 1; c < log.columns(); ++c) sizes.push_back(log.row_bytes(c));
+    if (length != 0) sizes = {(length + 1) * obs, length, length, length, 4, 4, 8};
+    const auto further = sizes.size();
+    for (std::size_t c = 1; c < log.columns(); ++c)
+      sizes.push_back(std::max<std::uint64_t>(length, 1) * log.row_bytes(c));
     if (PyTuple_Size(tuple) != static_cast<Py_ssize_t>(sizes.size())) {
       PyErr_Format(errors.segment, "a batch of these logs has %zu arrays; got %zd", sizes.size(),
                    PyTuple_Size(tuple));
@@ -87,15 +97,21 @@ struct Opened {
                                    count * sizes[k], "an array of a batch"))
         return false;
     const auto at = [&](std::size_t k) { return buffers[k].data(); };
-    target = {at(0),
-              at(1),
-              {},
-              reinterpret_cast<float*>(at(2)),
-              reinterpret_cast<float*>(at(3)),
-              reinterpret_cast<std::int32_t*>(at(4)),
-              reinterpret_cast<std::int64_t*>(at(5))};
+    target.obs = at(0);
+    if (length == 0) {
+      target.next_obs = at(1);
+      target.discount = reinterpret_cast<float*>(at(2));
+    } else {
+      target.terminated = reinterpret_cast<std::uint8_t*>(at(1));
+      target.truncated = reinterpret_cast<std::uint8_t*>(at(2));
+      target.mask = reinterpret_cast<std::uint8_t*>(at(3));
+    }
+    target.weight = reinterpret_cast<float*>(at(further - 3));
+    target.log = reinterpret_cast<std::int32_t*>(at(further - 2));
+    target.row = reinterpret_cast<std::int64_t*>(at(further - 1));
     for (std::size_t c = 1; c < log.columns(); ++c)
-      target.columns.emplace_back(log, c, view.summed >> c & 1 ? Fold::sum : Fold::first, at(5 + c));
+      target.columns.emplace_back(log, c, view.summed >> c & 1 ? Fold::sum : Fold::first,
+                                  at(further + c - 1));
     return true;
   }
 };

@@ -21,8 +21,8 @@ class ReplayReader : public ReplayWindows {
   };
 
   ReplayReader(const std::vector<const ReplayLog*>& logs, std::uint64_t steps, double gamma,
-               std::uint64_t frames, const CounterRandom::State& seed)
-      : ReplayWindows(logs, steps, gamma, frames), random_(seed) {}
+               std::uint64_t frames, const CounterRandom::State& seed, const Shape& shape = {})
+      : ReplayWindows(logs, steps, gamma, frames, shape), random_(seed) {}
 
   const Counters& counters() const { return counters_; }
   CounterRandom& random() { return random_; }
@@ -245,10 +245,10 @@ class ReplayReader : public ReplayWindows {
     for (row = std::max(row, source.gone); row < last; ++row) tree.evict(leaf_of(at, row));
     source.gone = std::max(source.gone, source.first());
     source.seen = std::max(source.seen, source.first());
-    // Rows that are there, but not the frames before them.
+    // Rows that are there, but not those before them that they need.
     Window window{};
     window.source = at;
-    const auto end = std::min(source.seen, source.first() + frames() - 1);
+    const auto end = std::min(source.seen, source.first() + reach());
     for (auto row = source.first(); row < end; ++row) {
       move(window, row);
       if (examine(window) != State::valid) tree.evict(leaf_of(at, row));

@@ -2,7 +2,8 @@
 //
 // A window begins at an origin row and has n steps, or fewer where its episode ends. It is valid
 // when its last observation is there, nothing in it crosses the mark of a new beginning, and the
-// frames stacked for its first observation are still there.
+// frames stacked for its first observation are still there. It becomes one transition, or a
+// sequence of all its rows, with those of its episode before it.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +35,17 @@ struct BatchTarget {
   float* weight;
   std::int32_t* log;
   std::int64_t* row;
+  // Of sequences, which have no next_obs and no discount.
+  std::uint8_t* terminated = nullptr;
+  std::uint8_t* truncated = nullptr;
+  std::uint8_t* mask = nullptr;
+};
+
+// What a window becomes: a transition if it has no length, or a sequence of so many rows, of which
+// at most `before` lie before the one that is drawn.
+struct Shape {
+  std::uint64_t before = 0;
+  std::uint64_t length = 0;
 };
 
 // The logs of all environments as one reader sees them.
@@ -42,17 +54,18 @@ class ReplayWindows {
   static constexpr std::uint64_t kMaxFrames = 255;
 
   ReplayWindows(const std::vector<const ReplayLog*>& logs, std::uint64_t steps, double gamma,
-                std::uint64_t frames)
-      : steps_(steps), frames_(frames) {
+                std::uint64_t frames, const Shape& shape)
+      : steps_(steps), frames_(frames), shape_(shape) {
     if (logs.empty()) throw Refused("a replay reader needs at least one log");
     log_ = logs[0];
     if (!(gamma >= 0.0 && gamma <= 1.0)) throw Refused("gamma must lie in 0..1");
     if (steps < 1 || frames < 1 || frames > kMaxFrames)
       throw Refused("a replay reader needs n-step windows of at least 1 step and 1..255 frames");
     const auto& first = *logs[0];
-    if (steps > first.capacity() || first.capacity() - steps < frames)
+    if (steps > first.capacity() || first.capacity() - steps <= reach())
       throw Refused("replay logs of " + std::to_string(first.capacity()) +
-                    " rows hold no window of " + std::to_string(steps) + " steps and " +
+                    " rows hold no window of " + std::to_string(steps) + " steps, " +
+                    std::to_string(shape.before) + " rows before them and " +
                     std::to_string(frames) + " frames; raise replay.capacity");
     for (const auto* log : logs) {
       bool alike = log->capacity() == first.capacity() && log->places() == first.places() &&
@@ -72,6 +85,7 @@ class ReplayWindows {
   // A row's leaf is that of its number modulo the capacity, so no two live rows share one.
   std::uint64_t leaves() const { return sources_.size() * capacity(); }
   std::uint64_t frames() const { return frames_; }
+  const Shape& shape() const { return shape_; }
 
  protected:
   // One environment's log, and where it stood at the last snapshot.
@@ -103,11 +117,13 @@ class ReplayWindows {
     std::uint64_t source;
     std::uint64_t row;
     std::uint64_t place;  // of the row in its log
-    std::uint64_t age;    // frames of the same episode before the row, at most frames - 1
+    std::uint64_t age;    // rows of the same episode before the row, at most reach()
     std::uint64_t steps;  // from the row to its last observation
     bool terminated;
   };
 
+  // Rows before the drawn one that a window may need.
+  std::uint64_t reach() const { return shape_.before + frames_ - 1; }
   std::uint64_t capacity() const { return log().capacity(); }
   std::uint64_t places() const { return log().places(); }
   std::uint64_t place_of(std::uint64_t row) const { return row % places(); }
@@ -213,6 +229,21 @@ class ReplayWindows {
   }
 
   void copy(const Window& window, const BatchTarget& to, std::uint64_t k) const {
+    to.log[k] = static_cast<std::int32_t>(window.source);
+    to.row[k] = static_cast<std::int64_t>(window.row);
+    if (shape_.length == 0)
+      copy_transition(window, to, k);
+    else
+      copy_sequence(window, to, k);
+  }
+
+  std::vector<Source> sources_;
+  std::uint64_t live_ = 0;           // rows, at the last snapshot
+  std::vector<std::uint64_t> ends_;  // of each source, in a count of all live rows
+  bool moved_ = false;               // whether a snapshot found other rows than the one before
+
+ private:
+  void copy_transition(const Window& window, const BatchTarget& to, std::uint64_t k) const {
     const auto& source = sources_[window.source];
     const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
     const auto next_age = std::min(window.age + window.steps, frames_ - 1);
@@ -228,16 +259,39 @@ class ReplayWindows {
           sum(row + at, from + at, window);
     }
     to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
-    to.log[k] = static_cast<std::int32_t>(window.source);
-    to.row[k] = static_cast<std::int64_t>(window.row);
   }
 
-  std::vector<Source> sources_;
-  std::uint64_t live_ = 0;           // rows, at the last snapshot
-  std::vector<std::uint64_t> ends_;  // of each source, in a count of all live rows
-  bool moved_ = false;               // whether a snapshot found other rows than the one before
+  // The drawn row stands at place `before`; what is no row of the sequence is zero.
+  void copy_sequence(const Window& window, const BatchTarget& to, std::uint64_t k) const {
+    const auto& source = sources_[window.source];
+    const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
+    const auto length = shape_.length;
+    const auto begun = std::min(window.age, shape_.before);
+    const auto first = shape_.before - begun, rows = begun + window.steps;
+    const auto at = [&](std::uint64_t row) {
+      return row < begun ? behind(window.place, begun - row) : ahead(window.place, row - begun);
+    };
+    char* obs = to.obs + k * (length + 1) * obs_bytes;
+    std::memset(obs, 0, (length + 1) * obs_bytes);
+    for (std::uint64_t row = 0; row <= rows; ++row) {
+      const auto age = std::min(window.age - begun + row, frames_ - 1);
+      copy_stack(obs + (first + row) * obs_bytes, source, at(row), age);
+    }
+    for (const auto& each : to.columns) {
+      char* column = each.rows + k * length * each.nbytes;
+      std::memset(column, 0, length * each.nbytes);
+      const char* from = source.column[ReplayLog::obs] + each.offset;
+      for (std::uint64_t row = 0; row < rows; ++row)
+        load_row(column + (first + row) * each.nbytes, from + at(row) * stride_, each.nbytes);
+    }
+    for (auto* flags : {to.terminated, to.truncated, to.mask})
+      std::fill_n(flags + k * length, length, std::uint8_t{0});
+    std::fill_n(to.mask + k * length + first, rows, std::uint8_t{1});
+    const auto last = bits_at(source, at(rows - 1));
+    to.terminated[k * length + first + rows - 1] = (last & kTerminated) != 0;
+    to.truncated[k * length + first + rows - 1] = (last & kTruncated) != 0;
+  }
 
- private:
   std::uint8_t bits_at(const Source& source, std::uint64_t place) const {
     std::uint8_t bits;
     load_row(&bits, source.bits + place * stride_, 1);
@@ -247,7 +301,7 @@ class ReplayWindows {
   // How far back the stack of the first observation reaches; false if that is gone.
   bool find_age(const Source& source, Window& window, std::uint8_t bits) const {
     window.age = 0;
-    while (window.age + 1 < frames_ && (bits & kBegins) == 0) {
+    while (window.age < reach() && (bits & kBegins) == 0) {
       if (window.row - window.age == source.first()) return false;
       ++window.age;
       bits = bits_at(source, behind(window.place, window.age));
@@ -279,6 +333,7 @@ class ReplayWindows {
 
   const ReplayLog* log_ = nullptr;  // the first; all outlive the reader
   std::uint64_t steps_, frames_;
+  Shape shape_;
   std::uint64_t stride_ = 0;   // of rows
   std::vector<double> power_;  // gamma^k
 };

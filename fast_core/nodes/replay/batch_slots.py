@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algorithm import Array, ReplayBatch
+from fast_core.algorithm import Array, ReplayBatch, SequenceBatch
 from fast_core.errors import ConfigError
-from fast_core.memory import Mailbox, ReplayArrays
+from fast_core.memory import Mailbox, ReplayArrays, SequenceArrays, drawn_arrays
 from fast_core.run.mail import Carried, Drawn, Learnt
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import REPLAY
@@ -118,11 +119,8 @@ class BatchSlots:
 
     def _batch(self, slot: int) -> ReplayBatch:
         rows, env_steps = self._batches[slot].words
-        usual, extra, written = (self._views if rows else self._nothing)[slot]
-        progress = self._progress(env_steps)
-        obs, action, reward, discount, next_obs, weight = usual
-        steps = env_steps, progress
-        return ReplayBatch(obs, action, reward, discount, next_obs, weight, *steps, extra, written)
+        make = (self._views if rows else self._nothing)[slot]
+        return make(env_steps=env_steps, progress=self._progress(env_steps))
 
     def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Log and number of the first row of each window of the open batch."""
@@ -227,7 +225,7 @@ class FilledSlots:
         slots = range(plan.config.replay.slots)
         self._batches = [memory.batch(rank, slot) for slot in slots]
         self._results = [memory.result(rank, slot) for slot in slots]
-        self._arrays = [ReplayArrays.of(box) for box in self._batches]
+        self._arrays = [drawn_arrays(box) for box in self._batches]
         self._doorbell = memory.doorbell(plan.names.optimizers[rank])
         self._filled = 0
 
@@ -248,12 +246,12 @@ class FilledSlots:
         return self._filled == 0 or self._answered(self._filled)
 
     @property
-    def next(self) -> ReplayArrays:
+    def next(self) -> ReplayArrays | SequenceArrays:
         """Where the next batch goes; it must be `free`."""
         return self._arrays[self._filled % len(self._arrays)]
 
     @property
-    def newest(self) -> ReplayArrays:
+    def newest(self) -> ReplayArrays | SequenceArrays:
         """The batch that was published last."""
         return self._arrays[(self._filled - 1) % len(self._arrays)]
 
@@ -308,12 +306,10 @@ def result_of(
     return Result(log, row, cast("NDArray[np.float32]", errors), words.version, extra)
 
 
-def batch_views(
-    box: Mailbox[Drawn], rows: int | None = None
-) -> tuple[tuple[Array, ...], dict[str, Array], Array | None]:
-    """The arrays of a `ReplayBatch` in their order, ``extra`` and ``written``; so many rows."""
-    names = ("obs", "action", "reward", "discount", "next_obs", "weight")
-    others = [name for name in box if name not in (*names, "log", "row", "written")]
-    extra = {name: box[name][:rows] for name in others}
-    written = box["written"][:rows] if "written" in box else None
-    return tuple(box[name][:rows] for name in names), extra, written
+def batch_views(box: Mailbox[Drawn], rows: int | None = None) -> Callable[..., ReplayBatch]:
+    """Makes the batch in ``box``, or the first ``rows`` of it; what it says of the run is added."""
+    kind: Any = SequenceBatch if "mask" in box else ReplayBatch
+    views = {name: box[name][:rows] for name in box if name not in ("log", "row")}
+    usual = {each.name for each in fields(kind)}
+    extra = {name: views.pop(name) for name in [*views] if name not in usual}
+    return partial(kind, **views, extra=extra)

@@ -212,7 +212,8 @@ class Replay:
         self._logs = tuple(logs)
         self.reader = ReplayReader(
             logs,
-            steps=spec.n_step,
+            steps=spec.ahead,
+            window=spec.sequence,
             gamma=spec.gamma,
             frames=plan.environment.frames,
             seed=sequence(config.seed, Role.REPLAY),

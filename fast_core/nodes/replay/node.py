@@ -137,7 +137,7 @@ class ReplayNode(Node):
         """
         self._empty = self._empty + 1 if empty else 0
         if self._empty >= EMPTY_LIMIT:
-            steps = self.context.plan.replay_spec.n_step
+            steps = self.context.plan.replay_spec.ahead
             raise FastLoopError(
                 f"{EMPTY_LIMIT} rounds in a row granted optimizer steps, and there was nothing to "
                 f"draw from the replay: it holds no window of {steps} steps (algorithm.n_step). "

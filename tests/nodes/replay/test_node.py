@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from fast_core.algorithm import ReplaySpec, SequenceBatch, Window
 from fast_core.config import CheckpointConfig, RestartsConfig, SupervisionConfig
 from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
@@ -25,6 +26,7 @@ from tests.nodes.replay_stage import (
     SHARDS,
     TICKET,
     ReplayStage,
+    SequenceConfig,
     replay_config,
     rows_of,
 )
@@ -151,6 +153,51 @@ def test_batch_of_which_nothing_can_be_drawn_is_empty(make: Make) -> None:
     batch = stage.ends[0].next()
     assert batch is not None
     assert len(batch.reward) == BATCH
+
+
+def test_sequences_reach_the_optimizer_and_go_on_over_a_checkpoint(
+    make: Make, tmp_path: Path
+) -> None:
+    replay = {"prioritized": True, "learning_starts": 16}
+    given = {"algorithm": SequenceConfig(hidden_sizes=(4,)), "replay": replay}
+    stage = make(**given)
+    stage.collect(3)
+    stage.grant(0, 1)
+    stage.drain()
+    empty = stage.ends[0].next()
+    assert isinstance(empty, SequenceBatch) and empty.reward.shape == (0, 5)
+    stage.answer()
+    for ticket in range(1, 4):
+        stage.collect()
+        stage.grant(ticket, 3)
+        assert len(take_all(stage, 3.0)) == 3
+    save_to(stage, tmp_path / "saved")
+    stage.drain()
+    restored = make(tmp_path / "saved", **given)
+    for each in (stage, restored):
+        each.collect()
+        each.grant(4, 1)
+        each.drain()
+    batches = [each.ends[0].next() for each in (stage, restored)]
+    assert rows_of(stage) == rows_of(restored)
+    for batch, (log, row) in ((b, r) for b in batches for r in rows_of(stage)):
+        assert isinstance(batch, SequenceBatch)
+        at = rows_of(stage).index((log, row))
+        before = int(row > 0)
+        np.testing.assert_array_equal(batch.mask[at], [before, 1, 1, 1, 1])
+        np.testing.assert_array_equal(batch.reward[at, 1:], np.arange(row, row + 4))
+        np.testing.assert_array_equal(batch.obs[at, 1:, 1], np.arange(row, row + 5))
+        assert (batch.obs[at, 1 - before :, 0] == log).all()
+
+
+@pytest.mark.parametrize("window", [Window(0), Window(1, -1), Window(1, 0, -1)])
+def test_sequences_of_no_rows_are_refused(make: Make, window: Window) -> None:
+    class Wrong(SequenceConfig, frozen=True, kw_only=True):
+        def replay(self) -> ReplaySpec:
+            return ReplaySpec(BATCH, sequence=window)
+
+    with pytest.raises(ConfigError, match="sequences with at least 1 of `steps`"):
+        make(algorithm=Wrong(hidden_sizes=(4,)))
 
 
 def test_replay_that_never_has_anything_to_draw_ends_the_run(
