@@ -68,7 +68,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize(("name", "config", "places"), slow_but(CASES[:2], CASES))
+@pytest.mark.parametrize(("name", "config", "places"), slow_but(CASES[:1], CASES))
 def test_what_is_computed_has_nothing_to_do_with_where(
     workplace: Workplace, name: str, config: dict[str, Any], places: dict[str, str]
 ) -> None:
@@ -151,7 +151,8 @@ def test_node_that_hangs_elsewhere_is_found_by_its_own_steward(workplace: Workpl
     assert "toy_envs.py" in (launched.run / "crash.txt").read_text(), "where it hangs"
 
 
-@pytest.mark.parametrize("who", slow_but(["steward"], ["launcher", "steward"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["launcher", "steward"])
 def test_death_of_who_leads_leaves_nothing_on_any_host(workplace: Workplace, who: str) -> None:
     launched = launch(workplace, {"env-1": "b"}, PATIENT, "stop={time_s: 60}")
     launched.await_training()
