@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -132,3 +134,27 @@ def test_other_seeds_begin_with_other_networks(name: str) -> None:
     ]
     for key, array in state[0]["parameters"].items():
         assert not array.any() or not np.array_equal(array, state[1]["parameters"][key]), key
+
+
+def test_no_process_but_an_optimizers_imports_torch() -> None:
+    """And that one not either, where the learner is NumPy's."""
+    code = (
+        "import sys\n"
+        "from fast_core.algorithm import LearnerSetup, PolicySetup\n"
+        "from fast_core.algos.registry import REGISTRY, algorithm_config_type\n"
+        "from fast_core.errors import ConfigError\n"
+        "from fast_core.testing.samples import SMALL\n"
+        "for name in REGISTRY:\n"
+        "    config, made = algorithm_config_type(name)(), 0\n"
+        "    for environment in SMALL:\n"
+        "        setup = LearnerSetup(0, shards=1, envs_per_shard=1, steps=512)\n"
+        "        try:\n"
+        "            config.check(environment, setup)\n"
+        "        except ConfigError:\n"
+        "            continue\n"
+        "        config.make_policy(environment, PolicySetup())\n"
+        "        config.make_algorithm(environment, setup)\n"
+        "        made += 1\n"
+        "    assert made and 'torch' not in sys.modules, (name, made)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,9 +1,6 @@
 """What every learner from replay has to do, whichever algorithm and backend."""
 
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +14,7 @@ from tests.algos.replay_cases import (
     BOX,
     box_environment,
     changed,
+    constant_networks,
     discrete_environment,
     environment_for,
     flat,
@@ -24,8 +22,6 @@ from tests.algos.replay_cases import (
     make_config,
     make_learner,
 )
-
-ROOT = Path(__file__).parents[2]
 
 every = pytest.mark.parametrize("name", ALL)
 both = pytest.mark.parametrize("backend", BACKENDS)
@@ -305,26 +301,6 @@ def test_backend_auto_is_torch_for_bf16_alone(name):
         type(plain)(config, environment_for(name), LearnerSetup(0, 1, 1, 1, precision="bf16"))
 
 
-def test_neither_configuration_nor_policy_nor_learner_imports_torch():
-    code = (
-        "import sys\n"
-        "from fast_core.algorithm import LearnerSetup, PolicySetup\n"
-        "from fast_core.spec import EnvironmentSpec, SpaceSpec\n"
-        "box = SpaceSpec('box', (2,), 'float32', low=(-1.0,), high=(1.0,))\n"
-        "choice = SpaceSpec('discrete', (), 'int64', n=2)\n"
-    )
-    for name in ALL:
-        config = type(make_config(name))
-        code += (
-            f"from {config.__module__} import {config.__name__} as Config\n"
-            f"env = EnvironmentSpec('T', box, {'choice' if name == 'dqn' else 'box'})\n"
-            "Config().make_policy(env, PolicySetup())\n"
-            "Config().make_algorithm(env, LearnerSetup(0, 1, 1, 1))\n"
-            f"assert 'torch' not in sys.modules, {name!r}\n"
-        )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["sac", "td3", "dsact"])
 def test_policy_and_temperature_have_step_sizes_of_their_own(name, backend):
@@ -380,3 +356,24 @@ def test_changed_learner_goes_on_as_one_that_was_made_so(name, key, backend):
     after = seen(learner)
     assert equal(after[0], seen(made)[0])
     assert not (equal(after[0], (other := seen(plain))[0]) and equal(after[1], other[1]))
+
+
+CERTAIN = {"dqn": [[100.0, 0.0, 0.0, 0.0]], "dsac": [[100.0, -200.0]], "dsact": [[100.0, -200.0]]}
+SOFT = ("sac", "redq", "dsac", "dsact")
+
+
+@every
+@both
+@pytest.mark.parametrize("discount", [0.99, 0.99**3, 0.0])
+def test_time_limit_bootstraps_and_the_end_of_a_task_does_not(name, backend, discount):
+    """Values are 100 everywhere and certain, there is next to no entropy, and a window pays 1."""
+    soft = {"temperature": 1e-30} if name in SOFT else {}
+    learner, environment = learner_and_environment(name, backend, **soft)
+    state = learner.state_dict()
+    constant_networks(state, "critics", CERTAIN.get(name, [[100.0]]))
+    learner.load_state_dict(state)
+    batch = make_batch(environment)
+    columns = {"reward": np.ones(8), "discount": np.full(8, discount)}
+    batch = changed(batch, **{key: np.float32(column) for key, column in columns.items()})
+    error = learner.update(batch).priority
+    np.testing.assert_allclose(error, 100.0 - (1.0 + discount * 100.0), atol=1e-3)

@@ -64,23 +64,6 @@ def test_gradient_equals_autograd(backend, double, dueling, threshold):
     assert report.metrics["critic_loss"] == pytest.approx(loss.item(), rel=1e-4)
 
 
-@pytest.mark.parametrize(("discount", "target"), [(0.99, 100.0), (0.0, 1.0), (0.99**3, 98.0299)])
-def test_time_limit_bootstraps_and_the_end_of_a_task_does_not(discount, target):
-    """The last: a window of three steps that the time limit ended, its rewards being 1."""
-    environment = discrete_environment()
-    learner = make_learner(make_config("dqn"), environment)
-    state = learner.state_dict()
-    constant_networks(state, "critics", [[100.0, 0.0, 0.0, 0.0]])
-    learner.load_state_dict(state)
-    batch = changed(
-        make_batch(environment),
-        reward=np.ones(8, np.float32),
-        discount=np.full(8, discount, np.float32),
-    )
-    error = learner.update(batch).priority
-    np.testing.assert_allclose(error, abs(100.0 - target), atol=1e-3)
-
-
 def test_forbidden_next_actions_are_not_bootstrapped_from():
     plain = discrete_environment()
     space = SpaceSpec.composite(

@@ -9,7 +9,6 @@ from tests.algos.replay_cases import (
     Oracle,
     as_tensors,
     box_environment,
-    changed,
     constant_networks,
     make_batch,
     make_config,
@@ -173,22 +172,6 @@ def test_deviation_of_zero_has_a_finite_loss(name):
     assert np.isfinite(gradient).all()
     report = learner.apply(gradient)
     assert report.updates == 1 and report.metrics["value_std"] == 0.0
-
-
-@pytest.mark.parametrize("name", ["dsac", "dsact"])
-@pytest.mark.parametrize(("discount", "target"), [(0.99, 100.0), (0.0, 1.0)])
-def test_time_limit_bootstraps_and_the_end_of_a_task_does_not(name, discount, target):
-    environment = box_environment()
-    learner = make_learner(make_config(name, temperature=1e-30), environment)
-    state = learner.state_dict()
-    constant_networks(state, "critics", [[100.0, -200.0]])  # certain
-    learner.load_state_dict(state)
-    batch = changed(
-        make_batch(environment),
-        reward=np.ones(8, np.float32),
-        discount=np.full(8, discount, np.float32),
-    )
-    np.testing.assert_allclose(learner.update(batch).priority, 100.0 - target, atol=1e-4)
 
 
 def test_averages_are_kept_in_the_state_and_only_dsact_has_them():

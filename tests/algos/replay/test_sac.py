@@ -9,8 +9,6 @@ from tests.algos.replay_cases import (
     Oracle,
     as_tensors,
     box_environment,
-    changed,
-    constant_networks,
     make_batch,
     make_config,
     make_learner,
@@ -83,25 +81,6 @@ def test_redq_takes_the_least_of_a_random_subset_and_follows_the_mean(backend):
         error = (value[:, :, 0] - target).abs().mean(0).numpy()
         np.testing.assert_allclose(learner.apply(ours).priority, error, rtol=1e-3, atol=1e-4)
     assert len(subsets) == 6, "every pair of four critics is drawn"
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("discount", "target"), [(0.99, 100.0), (0.0, 1.0)])
-def test_time_limit_bootstraps_and_the_end_of_a_task_does_not(backend, discount, target):
-    # V = Q = 100 everywhere, reward 1; next to no entropy.
-    environment = box_environment()
-    config = make_config("sac", backend=backend, temperature=1e-30)
-    learner = make_learner(config, environment)
-    state = learner.state_dict()
-    constant_networks(state, "critics", [[100.0]])
-    learner.load_state_dict(state)
-    batch = changed(
-        make_batch(environment),
-        reward=np.ones(8, np.float32),
-        discount=np.full(8, discount, np.float32),
-    )
-    report = learner.update(batch)
-    np.testing.assert_allclose(report.priority, abs(100.0 - target), atol=1e-4)
 
 
 @pytest.mark.parametrize(("log_prob", "rises"), [(-1.0, False), (3.0, True)])

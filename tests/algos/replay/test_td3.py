@@ -8,7 +8,6 @@ from tests.algos.replay_cases import (
     as_tensors,
     box_environment,
     changed,
-    constant_networks,
     make_batch,
     make_config,
     make_learner,
@@ -95,19 +94,3 @@ def test_only_steps_of_the_policy_carry_its_gradient():
     assert len(first) == learner._layout.groups["policy"].place.start
     learner.apply(first)
     assert len(learner.gradient(batch)) == learner._layout.size
-
-
-@pytest.mark.parametrize(("discount", "target"), [(0.99, 100.0), (0.0, 1.0)])
-@pytest.mark.parametrize("name", ["td3", "ddpg"])
-def test_time_limit_bootstraps_and_the_end_of_a_task_does_not(name, discount, target):
-    environment = box_environment()
-    learner = make_learner(make_config(name), environment)
-    state = learner.state_dict()
-    constant_networks(state, "critics", [[100.0]])
-    learner.load_state_dict(state)
-    batch = changed(
-        make_batch(environment),
-        reward=np.ones(8, np.float32),
-        discount=np.full(8, discount, np.float32),
-    )
-    np.testing.assert_allclose(learner.update(batch).priority, 100.0 - target, atol=1e-4)

@@ -1,6 +1,4 @@
 import math
-import subprocess
-import sys
 
 import gymnasium
 import msgspec
@@ -166,17 +164,3 @@ def test_image_observations_are_flattened():
     obs = np.random.default_rng(0).integers(0, 255, (6, 2, 3, 2)).astype(np.uint8)
     output = policy.act(obs, noise=np.full(6, 0.5, np.float32), explore=True)
     assert output.action.shape == (6,) and np.isfinite(output.behaviour_log_prob).all()
-
-
-def test_configuration_and_numpy_policy_and_learner_need_no_torch():
-    code = (
-        "import sys; from fast_core.algos.registry import algorithm_config_type as find;"
-        "import fast_core.algos.rollouts.policies, fast_core.algos.ppo.learner;"
-        "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"
-        "e = E('x', S('box', (3,), 'float32'), S('discrete', (), 'int64', n=2));"
-        "from fast_core.algorithm import LearnerSetup, PolicySetup, PolicySetup;"
-        "c = find('ppo')(); c.make_policy(e, PolicySetup('numpy'));"
-        "c.make_algorithm(e, LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=256));"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
