@@ -277,6 +277,11 @@ def test_library_is_imported_by_its_owner_only(library: str, graph: Imports) -> 
     assert users(graph, library) == OWNERS[library]
 
 
+def test_checks_for_tests_are_imported_by_tests_alone(graph: Imports) -> None:
+    kit = "fast_core.testing"
+    assert [name for name in users(graph, kit) if not _within(name, (kit,))] == []
+
+
 def test_processes_are_forked_in_the_launcher_only() -> None:
     forks = {"fork", "forkpty", "posix_spawn", "posix_spawnp", "spawnv", "system", "popen"}
     users = {

@@ -185,7 +185,7 @@ class _Check:
             if arrays_of(batch) != arrays:
                 raise self._broken(
                     "update must leave the arrays of its batch as they are; it changed one",
-                    "Copy what you work on: a ticket's rows may be learned from again",
+                    "Copy what you work on: they are the run's own memory",
                 )
             after = learner.policy_parameters()
             if not all(np.isfinite(each).all() for each in after):

@@ -52,6 +52,8 @@ class LinearPolicy:
         mask = self._environment.action_mask
         seen = obs if mask is None else obs["seen"]
         logits = seen @ self._weight
+        if self._fault == "changes what it sees":
+            seen[...] = 0
         if mask is not None and self._fault != "ignores the mask":
             logits = np.where(obs[mask], logits, -1e9)
         if self._fault == "looks at the others":
@@ -131,6 +133,7 @@ BROKEN = {
     "refuses": r"refuses every environment .*choices: choices only.* Give check_algorithm an Envir",
     "draws": r"`action` differs for .*Draw no random numbers in the policy",
     "looks at the others": r"each row for itself.*`behaviour_log_prob` differs for 1 of its rows",
+    "changes what it sees": r"act must leave observations, noise and state as they are",
     "explores always": r"`action` differs for explore=False and other noise",
     "counts": r"`action` differs for .*keep nothing from call to call",
     "is certain": r"behaviour_log_prob must be finite; got \[-inf",
