@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fast_core.errors import ConfigError
@@ -25,6 +26,20 @@ def check_scalars(where: str, what: str, scalars: Mapping[str, object]) -> None:
         if not is_tensor(scalar, ()):
             raise ConfigError(
                 f"{where} must give scalar tensors as {what}; {name!r} is {described(scalar)}."
+            )
+
+
+def check_float32(where: str, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Refuse parameters and buffers of modules, by name, that travel in no vector.
+
+    Raises:
+        ConfigError: One is of another type.
+    """
+    for name, tensor in tensors:
+        if tensor.dtype != torch.float32:
+            raise ConfigError(
+                f"{where}: the parameters and buffers of its modules must be float32; {name} is "
+                f"{tensor.dtype}."
             )
 
 

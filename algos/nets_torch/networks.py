@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     learned: Tensor | None = None
 
 
-class Evaluation(NamedTuple):
+class Assessment(NamedTuple):
     """What an actor-critic says of rows and their actions.
 
     Attributes:
@@ -137,7 +137,7 @@ class Network:
             return features[:, : self._shape.scores]
         return _linear(leaves, "policy.head", features)
 
-    def evaluate(self, leaves: dict[str, Tensor], rows: Rows, action: Tensor) -> Evaluation:
+    def evaluate(self, leaves: dict[str, Tensor], rows: Rows, action: Tensor) -> Assessment:
         """What the networks say of ``action`` and of the rows to learn from."""
         features = self.features(leaves, self._shape.torsos[0], rows)
         if self.memory is not None:
@@ -148,7 +148,7 @@ class Network:
         if not self._shape.shared_torso:
             features = self.features(leaves, "value", rows)
         value = self.value_of(leaves, features)
-        return Evaluation(log_prob, entropy, value, output, features)
+        return Assessment(log_prob, entropy, value, output, features)
 
     def features(self, leaves: dict[str, Tensor], torso: str, rows: Rows) -> Tensor:
         """What a torso makes of the rows, ``[B, features]`` float32."""

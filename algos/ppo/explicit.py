@@ -15,7 +15,7 @@ from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
-from fast_core.algos.rollouts.core import Columns, OptimizerState, Step
+from fast_core.algos.rollouts.core import Columns, MinibatchReport, OptimizerState
 from fast_core.algos.rollouts.merged import MergedRollout
 
 CHUNK = 4096  # rows of one forward of the values: bounds the memory of large rounds
@@ -35,7 +35,7 @@ class ExplicitCore:
         self._torsos = make_torsos(shape, parameters, self._gradient)
         self._value_torso = make_torso(shape, parameters, only=-1)
         self._deltas: list[F32] = []
-        self._norm, self._said = math.nan, list[Step]()
+        self._norm, self._said = math.nan, list[MinibatchReport]()
         self._policy_head = Head(views, gradients, "policy")
         self._value_head = Head(views, gradients, "value")
         self._shared = shape.shared_torso
@@ -136,7 +136,7 @@ class ExplicitCore:
         }
         norm = math.sqrt(float(np.dot(self._gradient, self._gradient)))
         self._norm = norm
-        self._said.append(Step(norm, metrics))
+        self._said.append(MinibatchReport(norm, metrics))
 
     def _learned(self, start: int, stop: int) -> slice | I64:
         """Which of these shuffled rows the loss is over."""
@@ -157,7 +157,7 @@ class ExplicitCore:
             scale = min(1.0, longest / (self._norm + 1e-6))
             self._adam.step(self._gradient, learning_rate, scale)
 
-    def said(self) -> list[Step]:
+    def said(self) -> list[MinibatchReport]:
         """What the minibatches said since the last call."""
         said, self._said = self._said, []
         return said

@@ -10,7 +10,7 @@ from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.recurrent_core import RecurrentExplicitCore
 from fast_core.algos.rollouts.config import ActorCriticConfig
-from fast_core.algos.rollouts.core import Step, UpdateCore
+from fast_core.algos.rollouts.core import MinibatchReport, UpdateCore
 from fast_core.algos.rollouts.learner import RolloutLearner
 
 
@@ -28,10 +28,10 @@ class PPO(RolloutLearner):
         # Imported here because torch costs a second or two and 200 MB.
         from fast_core.algos.ppo.autograd import clipped_loss
         from fast_core.algos.rollouts.recurrent_torch_core import torch_core
-        from fast_core.algos.rollouts.torch_core import Learned
+        from fast_core.algos.rollouts.torch_core import Objective
 
-        learned = Learned(lambda rows: clipped_loss(self._settings, rows))
-        return torch_core(settings, shape, parameters, setup, learned)
+        objective = Objective(lambda rows: clipped_loss(self._settings, rows))
+        return torch_core(settings, shape, parameters, setup, objective)
 
     def change(self, settings: ActorCriticConfig) -> None:
         """See `fast_core.algorithm.Changeable`."""
@@ -50,6 +50,6 @@ class PPO(RolloutLearner):
     def _may_stop(self) -> bool:
         return self._settings.target_kl is not None
 
-    def _stops(self, step: Step) -> bool:
+    def _stops(self, step: MinibatchReport) -> bool:
         limit = self._settings.target_kl
         return limit is not None and step.metrics["approx_kl"] > 1.5 * limit

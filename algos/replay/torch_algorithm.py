@@ -24,7 +24,7 @@ from fast_core.algorithm import LearnerSetup, ReplayBatch, RolloutBatch, UpdateR
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
-from fast_core.algos.nets_torch.checks import check_scalars, described, is_tensor
+from fast_core.algos.nets_torch.checks import check_float32, check_scalars, described, is_tensor
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
@@ -371,12 +371,9 @@ def examine(settings: ReplaySettings, environment: EnvironmentSpec) -> tuple[Mod
             looked["critics"] = examine_own(replace(shape, actions=size), "critics")
     networks, outputs, otherwise = _build_once(learner, settings, environment)
     found: dict[str, list[FieldSpec]] = {name: [] for name in networks.parts}
+    named_tensors = ((name, tensor) for _, name, tensor in networks.named_tensors())
+    check_float32(settings.torch_learner, named_tensors)
     for part, name, tensor in networks.named_tensors():
-        if tensor.dtype != torch.float32:
-            raise ConfigError(
-                f"{settings.torch_learner}: the parameters and buffers of its modules must be "
-                f"float32; {name} is {tensor.dtype}."
-            )
         found[part].append(FieldSpec(name, tuple(tensor.shape), "float32"))
     random = (
         otherwise

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.networks import F32, NetworkShape, Parameter
-from fast_core.algos.nets_torch.checks import check_scalars, described
+from fast_core.algos.nets_torch.checks import check_float32, check_scalars, described
 from fast_core.algos.nets_torch.own import tensors
 from fast_core.algos.rollouts.core import UpdateCore
 from fast_core.algos.rollouts.learner import RolloutLearner
 from fast_core.algos.rollouts.recurrent_torch_core import torch_core
 from fast_core.algos.rollouts.returns import generalized_advantages
 from fast_core.algos.rollouts.targets import JudgedRollout, Outcomes, Targets
-from fast_core.algos.rollouts.torch_core import Learned, Minibatch
+from fast_core.algos.rollouts.torch_core import Minibatch, Objective
 from fast_core.algos.rollouts.vtrace import effective_sample_size, vtrace
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
@@ -101,6 +101,11 @@ class ActorCritic(RolloutLearner, Generic[Settings]):
     def _add_heads(
         self, shape: NetworkShape, environment: EnvironmentSpec, first: F32, setup: LearnerSetup
     ) -> F32:
+        if type(self).loss is ActorCritic.loss:
+            raise ConfigError(
+                f"{self._name} lacks loss(self, rows), which returns a scalar tensor and a dict of "
+                "numbers to report; docs/adding-an-algorithm.md has an example."
+            )
         self.environment, self._tried = environment, False
         self._suspects = f"{RolloutLearner._suspects}, or what {self._name} makes of them"
         seed = np.random.SeedSequence(setup.seed, spawn_key=(len(OURS),)).generate_state(1)
@@ -119,7 +124,7 @@ class ActorCritic(RolloutLearner, Generic[Settings]):
         return np.concatenate(parts)
 
     def _make_core(self, shape: NetworkShape, parameters: F32, setup: LearnerSetup) -> UpdateCore:
-        learned = Learned(
+        objective = Objective(
             self.loss,
             dict(self.heads.items()),
             self._layout[len(self._networks) :],
@@ -128,7 +133,7 @@ class ActorCritic(RolloutLearner, Generic[Settings]):
             check=self._check_loss,
             whose=self._name,
         )
-        return torch_core(self._settings, shape, parameters, setup, learned)
+        return torch_core(self._settings, shape, parameters, setup, objective)
 
     # --- what goes wrong -----------------------------------------------------------------------
 
@@ -150,12 +155,7 @@ class ActorCritic(RolloutLearner, Generic[Settings]):
                 )
             if not any(True for _ in tensors(module)):
                 raise ConfigError(f"{where}: {head!r} has no parameters. Compute it in loss.")
-            for name, tensor in tensors(module):
-                if tensor.dtype != torch.float32:
-                    raise ConfigError(
-                        f"{where}: parameters and buffers must be float32; {head}.{name} is "
-                        f"{tensor.dtype}."
-                    )
+            check_float32(where, ((f"{head}.{name}", each) for name, each in tensors(module)))
 
     def _targets(self, rollout: JudgedRollout) -> Targets:
         found, where = self.targets(rollout), f"targets of {self._name}"

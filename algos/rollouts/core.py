@@ -52,7 +52,7 @@ class Columns:
         return 1.0 - float(np.var(target - value)) / variance if variance > 0 else 0.0
 
 
-class Step(NamedTuple):
+class MinibatchReport(NamedTuple):
     """What one minibatch says, before its step.
 
     Attributes:
@@ -115,7 +115,7 @@ class UpdateCore(Critic, Protocol):
         """
         ...
 
-    def said(self) -> list[Step]:
+    def said(self) -> list[MinibatchReport]:
         """What the minibatches said since the last call; here a device is waited for."""
         ...
 

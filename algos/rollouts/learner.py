@@ -29,13 +29,13 @@ from fast_core.algos.nets.recurrent_cells import initialise
 from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.core import (
     Columns,
+    MinibatchReport,
     OptimizerState,
-    Step,
     UpdateCore,
 )
 from fast_core.algos.rollouts.merged import FrameRoom, MergedRollout, all_observations, merge
 from fast_core.algos.rollouts.returns import generalized_advantages
-from fast_core.algos.rollouts.statistics import Statistics
+from fast_core.algos.rollouts.running_statistics import RunningStatistics
 from fast_core.algos.rollouts.targets import JudgedRollout, Targets
 from fast_core.errors import CheckpointError, TrainingDiverged
 from fast_core.spec import EnvironmentSpec
@@ -88,7 +88,7 @@ class RolloutLearner(ABC):
         self._encoder = ObservationEncoder(environment, shape.images)
         self._centred = shape.centred
         self._frames = FrameRoom()
-        self._statistics = Statistics(
+        self._statistics = RunningStatistics(
             settings, self._encoder.size, shards=setup.shards, envs_per_shard=setup.envs_per_shard
         )
         self._nonfinite_updates = 0
@@ -122,7 +122,7 @@ class RolloutLearner(ABC):
         """
         return left
 
-    def _stops(self, step: Step) -> bool:
+    def _stops(self, step: MinibatchReport) -> bool:
         """Whether a minibatch says that the round's remaining steps should not be taken."""
         return False
 
@@ -258,7 +258,7 @@ class RolloutLearner(ABC):
         learning_rate = settings.learning_rate * (left if linear_rate else 1.0)
         scheduled = self.scheduled(left)
         longest = math.inf if settings.max_grad_norm is None else settings.max_grad_norm
-        said: list[Step] = []
+        said: list[MinibatchReport] = []
         self._core.begin(columns)
         for start, stop in self._minibatches(columns):
             self._core.gradient(start, stop, scheduled)
@@ -271,7 +271,7 @@ class RolloutLearner(ABC):
         taken = self._finite([*said, *self._core.said()], batch)
         return len(taken), self._metrics(taken, columns, learning_rate)
 
-    def _finite(self, said: list[Step], batch: RolloutBatch) -> list[Step]:
+    def _finite(self, said: list[MinibatchReport], batch: RolloutBatch) -> list[MinibatchReport]:
         """Count the minibatches whose step was not taken; return the others."""
         taken = []
         for step in said:
@@ -283,7 +283,7 @@ class RolloutLearner(ABC):
         return taken
 
     def _metrics(
-        self, taken: list[Step], columns: Columns, learning_rate: float
+        self, taken: list[MinibatchReport], columns: Columns, learning_rate: float
     ) -> dict[str, float]:
         metrics = _means(taken) | dict(columns.metrics)
         metrics["explained_variance"] = columns.explained_variance
@@ -328,7 +328,7 @@ def draw_own_values(
             views[own_prefix(torso) + name][...] = value.numpy()
 
 
-def _means(steps: Sequence[Step]) -> dict[str, float]:
+def _means(steps: Sequence[MinibatchReport]) -> dict[str, float]:
     """Mean of each number over the committed steps that say it; nothing without any."""
     said: dict[str, list[float]] = {}
     for step in steps:

@@ -17,7 +17,7 @@ from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import MergedRollout
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
-from fast_core.algos.rollouts.torch_core import IMAGE_CHUNK, Learned, TorchCore
+from fast_core.algos.rollouts.torch_core import IMAGE_CHUNK, Objective, TorchCore
 
 
 class RecurrentTorchCore(TorchCore):
@@ -29,10 +29,10 @@ class RecurrentTorchCore(TorchCore):
         shape: NetworkShape,
         parameters: F32,
         setup: LearnerSetup,
-        learned: Learned,
+        objective: Objective,
         staging: Staging | None = None,
     ) -> None:
-        super().__init__(settings, shape, parameters, setup, learned, staging)
+        super().__init__(settings, shape, parameters, setup, objective, staging)
         assert shape.memory is not None, "the network has a memory"
         self._size = shape.memory.size
         if setup.compile and self._network.memory is not None:
@@ -126,8 +126,8 @@ def torch_core(
     shape: NetworkShape,
     parameters: F32,
     setup: LearnerSetup,
-    learned: Learned,
+    objective: Objective,
 ) -> TorchCore:
     """The one that fits a network; see `TorchCore`."""
     core = TorchCore if shape.memory is None else RecurrentTorchCore
-    return core(settings, shape, parameters, setup, learned)
+    return core(settings, shape, parameters, setup, objective)

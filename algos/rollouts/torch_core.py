@@ -27,7 +27,7 @@ from fast_core.algos.nets_torch.own import bind, dice
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import TorchTable, Uploader
 from fast_core.algos.rollouts.config import ActorCriticConfig
-from fast_core.algos.rollouts.core import Columns, OptimizerState, Step
+from fast_core.algos.rollouts.core import Columns, MinibatchReport, OptimizerState
 from fast_core.algos.rollouts.merged import MergedRollout
 from fast_core.errors import ConfigError
 
@@ -70,8 +70,8 @@ class Minibatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What is learned.
+class Objective:
+    """What a `TorchCore` learns by.
 
     Attributes:
         loss: A scalar of a minibatch, and scalars to report by name.
@@ -111,7 +111,7 @@ class TorchCore:
         shape: The network.
         parameters: First values, flat.
         setup: Device, precision and whether to compile.
-        learned: What is learned.
+        objective: What is learned by.
         staging: How arrays get to the device; by default what the device needs.
     """
 
@@ -121,10 +121,10 @@ class TorchCore:
         shape: NetworkShape,
         parameters: F32,
         setup: LearnerSetup,
-        learned: Learned,
+        objective: Objective,
         staging: Staging | None = None,
     ) -> None:
-        self._shape, self._learning = shape, learned
+        self._shape, self._objective = shape, objective
         self._device = torch.device(setup.device)
         self._upload = Uploader(staging or make_staging(self._device))
         bf16 = setup.precision == "bf16"
@@ -134,15 +134,15 @@ class TorchCore:
         self._flat.grad = torch.zeros_like(self._flat)
         self._network = Network(shape, bf16=bf16, device=self._device)
         self._leaves: dict[str, Tensor] = {}
-        for p in (*parameter_layout(shape), *learned.layout):
+        for p in (*parameter_layout(shape), *objective.layout):
             # Leaves of their own over the same memory: autograd would otherwise write a whole
             # flat gradient for every one of them.
             leaf = tensor_view(self._flat.detach(), p).requires_grad_()
             leaf.grad = tensor_view(self._flat.grad, p)
             self._leaves[p.name] = leaf
         self._network.bind(self._leaves)
-        self._heads = nn.ModuleDict(learned.heads).to(self._device)
-        for name, head in learned.heads.items():
+        self._heads = nn.ModuleDict(objective.heads).to(self._device)
+        for name, head in objective.heads.items():
             bind(head, self._leaves, f"{name}.")
         self._parts = self._make_parts(settings.adam_epsilon)
         self._norm = torch.full((), math.nan)
@@ -150,7 +150,7 @@ class TorchCore:
         self._said: list[tuple[tuple[str, ...], Tensor]] = []
         # What a user's code draws while it learns follows from the seed, the steps taken before
         # the round, and the number of the minibatch.
-        self._draws = learned.draws or (shape.own is not None and shape.own.known.random)
+        self._draws = objective.draws or (shape.own is not None and shape.own.known.random)
         self._seed, self._begun, self._drawn = setup.seed, 0, 0
         self._loss: LossFunction = self._plain_loss
         if setup.compile:
@@ -163,7 +163,7 @@ class TorchCore:
     def _make_parts(self, epsilon: float) -> list[_Part]:
         """The actor-critic, whose name is empty, and each head."""
         assert self._flat.grad is not None
-        ends = {p.name.partition(".")[0]: p.end for p in self._learning.layout}
+        ends = {p.name.partition(".")[0]: p.end for p in self._objective.layout}
         parts, start = [], 0
         for name, stop in {"": parameter_layout(self._shape)[-1].end, **ends}.items():
             place, start = slice(start, stop), stop
@@ -195,14 +195,14 @@ class TorchCore:
             return self._network.value_of(self._leaves, features)
         if name not in self._heads:
             raise ConfigError(
-                f"{self._learning.whose} has no head {name!r} to judge by; make_heads names "
+                f"{self._objective.whose} has no head {name!r} to judge by; make_heads names "
                 f"{', '.join(self._heads) or 'none'}."
             )
         self._set_mode()
         values: Tensor = self._heads[name](features)
         if values.shape != (len(features), 1):
             raise ConfigError(
-                f"{self._learning.whose}: the head {name!r} must put out [{len(features)}, 1] to "
+                f"{self._objective.whose}: the head {name!r} must put out [{len(features)}, 1] to "
                 f"judge what {len(features)} steps lead to; got {list(values.shape)}."
             )
         return values[:, 0]
@@ -258,8 +258,8 @@ class TorchCore:
                 scalars[:, learned],
                 number,
             )
-            if self._learning.check is not None:
-                self._learning.check(found, self._leaves)
+            if self._objective.check is not None:
+                self._objective.check(found, self._leaves)
             loss, metrics = found
             loss.backward()  # type: ignore[no-untyped-call]
         self._norm = torch.linalg.vector_norm(self._flat.grad)
@@ -277,7 +277,7 @@ class TorchCore:
             if math.isfinite(longest):
                 alone = len(self._parts) == 1
                 self._shorten(part.gradient, longest, self._norm if alone else None)
-            pace = self._learning.pace(part.name) if part.name else 1.0
+            pace = self._objective.pace(part.name) if part.name else 1.0
             part.adam.step(learning_rate * pace, bad=bad)
 
     def _shorten(self, gradient: Tensor, longest: float, norm: Tensor | None) -> None:
@@ -287,13 +287,16 @@ class TorchCore:
         else:  # in double, as the host computes
             gradient.mul_((longest / (norm.double() + 1e-6)).clamp(max=1.0))
 
-    def said(self) -> list[Step]:
+    def said(self) -> list[MinibatchReport]:
         """What the minibatches said since the last call, in one transfer."""
         said, self._said = self._said, []
         if not said:
             return []
         numbers = iter(torch.cat([each for _, each in said]).tolist())
-        return [Step(next(numbers), {name: next(numbers) for name in names}) for names, _ in said]
+        return [
+            MinibatchReport(next(numbers), {name: next(numbers) for name in names})
+            for names, _ in said
+        ]
 
     def _learned(self, start: int, stop: int) -> slice | Tensor:
         """Which of these shuffled rows the loss is over."""
@@ -335,7 +338,7 @@ class TorchCore:
         if rows.learned is not None:
             images = tuple(image[rows.learned] for image in rows.images)
             rows = Rows(rows.vector[rows.learned], images, rows.mask)
-        return self._learning.loss(
+        return self._objective.loss(
             Minibatch(
                 rows,
                 action,

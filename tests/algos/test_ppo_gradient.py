@@ -19,7 +19,7 @@ from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.loss import clipped_surrogate, squared_error, standardise
 from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import MergedRollout
-from fast_core.algos.rollouts.torch_core import Learned, TorchCore
+from fast_core.algos.rollouts.torch_core import Objective, TorchCore
 
 ROWS = 48
 SETUP = LearnerSetup(seed=0, shards=1, envs_per_shard=1, steps=1)
@@ -52,7 +52,7 @@ def cores(settings, shape, seed, rows=ROWS, *, weighted=False):
     flat += rng.normal(0, 0.1, flat.shape).astype(np.float32)  # biases and heads matter too
     both = (
         ExplicitCore(settings, shape, flat.copy()),
-        TorchCore(settings, shape, flat.copy(), SETUP, Learned(partial(clipped_loss, settings))),
+        TorchCore(settings, shape, flat.copy(), SETUP, Objective(partial(clipped_loss, settings))),
     )
     obs, data = columns(shape, rng, rows, weighted=weighted)
     for core in both:

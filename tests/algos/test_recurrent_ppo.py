@@ -26,7 +26,7 @@ from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.algos.rollouts.recurrent_torch_core import RecurrentTorchCore
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
-from fast_core.algos.rollouts.torch_core import Learned
+from fast_core.algos.rollouts.torch_core import Objective
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing.samples import draw, rollouts
@@ -167,7 +167,7 @@ class Reference:
 CORES = {
     "explicit": lambda config, shape, flat: RecurrentExplicitCore(config, shape, flat),
     "autograd": lambda config, shape, flat: RecurrentTorchCore(
-        config, shape, flat, setup(), Learned(partial(clipped_loss, config))
+        config, shape, flat, setup(), Objective(partial(clipped_loss, config))
     ),
 }
 

@@ -13,7 +13,7 @@ from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.autograd import clipped_loss
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.rollouts.torch_core import Learned, TorchCore
+from fast_core.algos.rollouts.torch_core import Objective, TorchCore
 from fast_core.algos.rollouts.torch_policy import TorchPolicy
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
@@ -150,7 +150,7 @@ def test_learner_behind_staging_trains_as_the_plain_one(make_batch):
     device = LazyDevice()
     staged._core = TorchCore(
         config, config.shape(PICTURES), staged._core.parameters().copy(), setup,
-        Learned(partial(clipped_loss, config)),
+        Objective(partial(clipped_loss, config)),
         staging=Staging(device, block_bytes=1000, blocks=2),
     )  # fmt: skip
     for seed in range(2):

@@ -93,6 +93,10 @@ class Simple(Own):
         return error - (rows.advantage * rows.log_prob).mean(), {"error": error}
 
 
+class Lossless(ActorCritic[OwnConfig]):
+    pass
+
+
 class RowByRow(Simple):
     def loss(self, rows):
         return (rows.value - rows.target).square(), {}

@@ -214,6 +214,7 @@ def test_quarantined_rows_are_not_learned_from(make_environment, make_batch, kin
     ("kind", "message"),
     [
         ("RowByRow", r"loss of RowByRow must give scalar.*'loss' is a tensor of shape \(64,\)"),
+        ("Lossless", r"Lossless lacks loss\(self, rows\)"),
         (
             "Alone",
             r"loss of Alone must return a loss and a dict of numbers.*a tensor of shape \(\)",

@@ -14,7 +14,7 @@ from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.merged import MergedRollout
 
 
-class Statistics:
+class RunningStatistics:
     """Of the numbers of observations and of returns, if they are normalised.
 
     Attributes:
