@@ -93,6 +93,12 @@ class Simple(Own):
         return error - (rows.advantage * rows.log_prob).mean(), {"error": error}
 
 
+class Seeing(Simple):
+    def loss(self, rows):
+        self.seen = [rows.obs.vector.shape, rows.obs.mask.shape]
+        return super().loss(rows)
+
+
 class Lossless(ActorCritic[OwnConfig]):
     pass
 

@@ -8,6 +8,7 @@ import dataclasses
 import msgspec
 import numpy as np
 import pytest
+import torch
 
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.observations import ObservationEncoder
@@ -149,6 +150,12 @@ def test_heads_learn_at_their_own_pace_within_their_own_limits(make_environment,
     assert moved[1]["scale.log"] == pytest.approx(0.1, rel=1e-3)
     assert moved[1]["second.0.weight"] == pytest.approx(1e-2, rel=1e-2)
     assert all(moved[0][name] < 1e-6 for name in moved[0]), "each is held by the limit"
+    learner = learner_of("Own", environment, max_grad_norm=1e-3)
+    learner.update(make_batch(OwnConfig(), environment, learner))
+    gradient = learner.state_dict()["first_moment"] / 0.1
+    ends = {p.name.partition(".")[0]: p.end for p in learner._layout}
+    parts = np.split(gradient, [ends["value"], ends["second"]])
+    np.testing.assert_allclose([np.linalg.norm(part) for part in parts], 1e-3, rtol=1e-2)
 
 
 def test_learner_with_heads_and_draws_goes_on_bit_for_bit(make_environment, make_batch):
@@ -160,13 +167,36 @@ def test_learner_with_heads_and_draws_goes_on_bit_for_bit(make_environment, make
     assert first.updates == 8 and first.metrics["noise"] != 1.0
     other.load_state_dict(copy.deepcopy(learner.state_dict()))
     for batch in batches[1:]:
-        assert learner.update(batch) == other.update(batch)
+        report = learner.update(batch)
+        assert report == other.update(batch)
+        assert report.metrics["noise"] != first.metrics["noise"], "each round draws its own"
     assert_same(*states(learner, other))
     assert "second.0.weight" in learner.state_dict()["parameters"]
     policies = {p.name for p in learner._networks}
     assert not any(name.startswith(("second", "scale")) for name in policies)
     assert len(learner.policy_parameters()) == len(OwnConfig().policy_fields(environment))
     assert len(learner.insight_parameters()) == len(OwnConfig().insight_fields(environment))
+
+
+def test_first_values_of_heads_follow_from_the_seed_alone(make_environment):
+    found = []
+    for others in range(2):
+        torch.manual_seed(others)
+        found.append(learner_of("Own", make_environment()).state_dict()["parameters"])
+        assert torch.initial_seed() == others
+    assert_same(*found)
+
+
+def test_loss_sees_what_it_learns_from_where_rows_of_sequences_are_left_out():
+    environment = recurrent.ENVIRONMENTS["masked"]
+    _, _, batch = recurrent.made(recurrent.ppo(), environment)
+    lost = np.zeros((recurrent.STEPS, recurrent.ENVS), bool)
+    lost[3, 1] = True
+    first = dataclasses.replace(batch.rollouts[0], quarantined=lost)
+    own = OwnConfig(recurrent="gru", recurrent_size=6, hidden_sizes=(5,))
+    learner = own_losses.Seeing(own, environment, own.shape(environment), recurrent.setup())
+    learner.update(dataclasses.replace(batch, rollouts=(first, *batch.rollouts[1:])))
+    assert learner.seen == [(recurrent.ROWS - 1, 3), (recurrent.ROWS - 1, 3)]
 
 
 def test_another_run_begins_with_policy_and_heads_that_were_learned(make_environment, make_batch):
