@@ -343,8 +343,9 @@ def test_compiler_is_the_one_that_the_user_names(
         write(*own(torch.tanh), PARAMETERS, tmp_path / "p.h")
 
 
-def test_example_of_an_own_algorithm_is_exported(tmp_path: Path) -> None:
-    config = algorithm_config_type("examples.linear:LinearConfig")(name="linear")
+@pytest.mark.parametrize("name", ["linear:LinearConfig", "a2c:A2CConfig"])
+def test_example_of_an_own_algorithm_is_exported(tmp_path: Path, name: str) -> None:
+    config = algorithm_config_type(f"examples.{name}")(name=name)
     environment = EnvironmentSpec("Test-v0", box(2, 2, dtype="float64"), choice(3, start=5))
     case = Case(config, environment)
     assert written(case, tmp_path / "p.ts").difference == 0.0
