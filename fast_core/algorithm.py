@@ -396,11 +396,38 @@ class Prefetching(Protocol):
     """What an `Algorithm` that learns from replay may have besides: it is told what comes next."""
 
     def prefetch(self, batch: ReplayBatch) -> None:
-        """Take note of the batch after the next one that `update` or `gradient` is given.
+        """Take note of the batch after the next one that `update`, `gradient` or `begin` is given.
 
         Its arrays stay as they are until it was learnt from, so a copy to a device may run beside
         the update before it. It may never come, at the end of a run for instance.
         """
+        ...
+
+
+@runtime_checkable
+class Queueing(Protocol):
+    """What an `Algorithm` that learns from replay may have besides: an `update` in two calls.
+
+    `begin`, and `finished` until it reports, are an `update`. In between nobody waits for a device:
+    the next steps are begun, and who asks the node is answered. Steps are reported in the order in
+    which they were begun. Before anything else is called, but for `Prefetching.prefetch`, all of
+    them are. Several optimizers and whoever overrides `update` alone don't use it.
+
+    Attributes:
+        ahead: How many steps may be begun and not reported at a time, at least 1.
+    """
+
+    ahead: int
+
+    def begin(self, batch: ReplayBatch) -> None:
+        """Begin one optimizer step, and return while the device is at it.
+
+        The arrays of ``batch`` stay as they are until `finished` reports the step.
+        """
+        ...
+
+    def finished(self) -> UpdateReport | None:
+        """What came of the step that was begun first, once; None while it goes on. Never waits."""
         ...
 
 

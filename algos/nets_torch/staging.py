@@ -28,6 +28,10 @@ class Event(Protocol):
         """Wait, on the host, until everything before it is done."""
         ...
 
+    def query(self) -> bool:
+        """Whether everything before it is done."""
+        ...
+
 
 class DeviceStreams(Protocol):
     """What staging needs of a device: a side stream for copies beside the one that computes."""
@@ -114,6 +118,30 @@ class Copy:
     end: Event | None
 
 
+@dataclass(frozen=True)
+class Download:
+    """A tensor on its way to the host.
+
+    Attributes:
+        array: Where it comes to; overwritten by the next download of its size.
+        end: The end of its copy, None where there was nothing to copy.
+    """
+
+    array: Array
+    end: Event | None
+
+    @property
+    def there(self) -> bool:
+        """Whether it has arrived."""
+        return self.end is None or self.end.query()
+
+    def wait(self) -> Array:
+        """The array, once it has."""
+        if self.end is not None:
+            self.end.synchronize()
+        return self.array
+
+
 class Staging:
     """A ring of pinned blocks between arrays in pageable memory and the device.
 
@@ -159,16 +187,14 @@ class Staging:
             self._streams.use(copy.tensor, copy.end)
         return copy.tensor
 
-    def download(self, tensor: Tensor) -> Array:
-        """Wait for ``tensor`` and return it; overwritten by the next call for its size."""
+    def download(self, tensor: Tensor) -> Download:
+        """Begin to copy ``tensor`` to the host, in the stream's order."""
         nbytes = tensor.numel() * tensor.element_size()
         pinned = self._out.get(nbytes)
         if pinned is None:
             pinned = self._out[nbytes] = self._streams.pinned(nbytes)
         host = pinned.view(tensor.dtype).view(tensor.shape)
-        self._streams.copy_out(host, tensor.detach()).synchronize()
-        array: Array = host.numpy()
-        return array
+        return Download(host.numpy(), self._streams.copy_out(host, tensor.detach()))
 
 
 def _torch_dtype(array: Array) -> torch.dtype:

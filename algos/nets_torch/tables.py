@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.nets_torch.networks import Rows
-from fast_core.algos.nets_torch.staging import Copy, Staging
+from fast_core.algos.nets_torch.staging import Copy, Download, Staging
 
 
 class Uploader:
@@ -37,12 +37,11 @@ class Uploader:
         """The tensor, for what the device computes from now on."""
         return copy.tensor if self._staging is None else self._staging.finish(copy)
 
-    def download(self, tensor: Tensor) -> NDArray[np.generic]:
-        """The tensor as an array on the host; on the CPU it shares memory."""
+    def download(self, tensor: Tensor) -> Download:
+        """Begin to copy the tensor to the host; on the CPU the array shares memory."""
         if self._staging is not None:
             return self._staging.download(tensor)
-        array: NDArray[np.generic] = tensor.detach().numpy()
-        return array
+        return Download(tensor.detach().numpy(), None)
 
 
 class TorchTable:

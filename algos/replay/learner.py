@@ -193,7 +193,7 @@ class ReplayLearner(ABC):
         self._rng = np.random.default_rng(sequence)
 
     def _differentiate(self, batch: ReplayBatch, turn: int | None) -> None:
-        self._begin(batch, turn)
+        self._read(batch, turn)
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
             self._say(batch)
@@ -203,7 +203,8 @@ class ReplayLearner(ABC):
         if self._observed is not None:
             self._observed.say(batch, first=not (self._updates or self._begun))
 
-    def _begin(self, batch: ReplayBatch, turn: int | None) -> None:
+    def _read(self, batch: ReplayBatch, turn: int | None) -> None:
+        """Take note of the run's progress."""
         self._env_steps, self._turn = batch.env_steps, turn
         if self._settings.learning_rate_schedule == "linear":
             # Of the horizon, where the round that granted the step began, as PPO counts: at its

@@ -28,6 +28,7 @@ from fast_core.algos.nets_torch.checks import check_float32, check_scalars, desc
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
+from fast_core.algos.nets_torch.staging import Download
 from fast_core.algos.replay.learner import Losses, ReplayLearner, draw_values
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_batches import Batches, TorchBatch
@@ -65,6 +66,31 @@ class Loss:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Said:
+    """What an update has to tell, on its way to the host.
+
+    Attributes:
+        metrics: Their names.
+        download: Length of the gradient, whether anything is not finite, metrics, errors.
+    """
+
+    metrics: tuple[str, ...]
+    download: Download
+
+    @property
+    def there(self) -> bool:
+        """Whether it has arrived."""
+        return self.download.there
+
+    def wait(self) -> tuple[Losses, float, bool]:
+        """Losses, the gradient's length, and whether the step was not taken."""
+        host: F32 = np.array(self.download.wait(), np.float32)
+        first = 2 + len(self.metrics)
+        metrics = dict(zip(self.metrics, host[2:first].tolist(), strict=True))
+        return Losses(host[first:], metrics), float(host[0]), bool(host[1])
+
+
 Settings = TypeVar("Settings")
 
 
@@ -87,6 +113,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     followed: ClassVar[tuple[str, ...]] = ("critics",)
     statistics: ClassVar[tuple[str, ...]] = ()
     replaced: ClassVar[bool] = False
+    ahead: int = 1  # it counts the steps that were taken, so each waits for the one before
     online: Networks
     target: Networks
     _vectors: TorchVectors
@@ -241,7 +268,12 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
         assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
-        self._begin(batch, None)
+        self.begin(batch)
+        return self._report()
+
+    def begin(self, batch: ReplayBatch) -> None:
+        """Begin an optimizer step; see `fast_core.algorithm.Queueing`."""
+        self._read(batch, None)
         found = self._learn(batch)
         with np.errstate(all="ignore"):
             self._say(batch)
@@ -251,7 +283,18 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         vectors.bad, vectors.step_scale = bad, self._left
         self._step(policy)
         vectors.bad = None
-        losses, length, skipped = self._host(found, norm, bad)
+        self._said = self._tell(found, norm, bad)
+
+    def finished(self) -> UpdateReport | None:
+        """What came of the step that was begun; None while the device is at it.
+
+        Raises:
+            TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
+        """
+        return self._report() if self._said.there else None
+
+    def _report(self) -> UpdateReport:
+        losses, length, skipped = self._said.wait()
         return self._skip() if skipped else self._stepped(losses, length)
 
     def _learn(self, batch: ReplayBatch) -> Loss:
@@ -289,27 +332,24 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
                 f"({rows},); got {described(found.error)}."
             )
 
-    def _host(self, found: Loss, norm: Tensor, bad: Tensor) -> tuple[Losses, float, bool]:
-        """Everything that the host wants to know, in one transfer."""
+    def _tell(self, found: Loss, norm: Tensor, bad: Tensor) -> _Said:
+        """Send everything that the host wants to know, in one transfer."""
         scalars = [norm, bad, *found.metrics.values()]
         flat = torch.cat([torch.stack([s.detach().float() for s in scalars]), found.error.detach()])
-        host = np.array(self._upload.download(flat))
-        first = len(scalars)
-        metrics = dict(zip(found.metrics, host[2:first].tolist(), strict=True))
-        return Losses(host[first:], metrics), float(host[0]), bool(host[1])
+        return _Said(tuple(found.metrics), self._upload.download(flat))
 
     def _compute(self, batch: ReplayBatch) -> Losses:
         """Of the two halves that several optimizers need, the first."""
         found = self._learn(batch)
         zero = found.error.new_zeros(())
-        return self._host(found, zero, zero)[0]
+        return self._tell(found, zero, zero).wait()[0]
 
     def _gradient_norm(self, stop: int) -> float:
         norm, bad = torch.stack(self._vectors.judge(stop)).tolist()
         return math.nan if bad else norm
 
     def prefetch(self, batch: ReplayBatch) -> None:
-        """Announce the batch after the next one that `update` or `gradient` takes.
+        """Announce the batch after the next one that `update`, `gradient` or `begin` takes.
 
         On a device its copy runs beside that update. Its arrays must not change until it was
         taken. A batch that then is not taken costs the copy and nothing else.

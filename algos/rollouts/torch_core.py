@@ -307,7 +307,7 @@ class TorchCore:
 
     def parameters(self) -> F32:
         """Current flat parameters on the host; shares memory on the CPU."""
-        return cast(F32, self._upload.download(self._flat))
+        return cast(F32, self._upload.download(self._flat).wait())
 
     def export_state(self) -> OptimizerState:
         """Copy everything that changes."""

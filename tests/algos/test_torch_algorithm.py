@@ -226,13 +226,13 @@ def test_losses_and_steps_wait_for_nothing(name, options):
     learner, batch = make_learner(config, environment), make_batch(environment)
     learner.update(batch)
     learner.update(batch)  # the first steps, of the policy too, make Adam's state
-    host = learner._host
+    tell = learner._tell
 
     def watched(*arguments):
         watching.__exit__(None, None, None)
-        return host(*arguments)
+        return tell(*arguments)
 
-    learner._host = watched
+    learner._tell = watched
     for _ in range(2):
         watching = NoWaiting()
         watching.__enter__()

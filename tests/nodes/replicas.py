@@ -45,9 +45,9 @@ class Given:
     waiting: deque[ReplayBatch] = field(default_factory=deque)
     priorities: list[Any] = field(default_factory=list)
 
-    def next(self) -> ReplayBatch | None:
-        """The oldest."""
-        return self.waiting[0] if self.waiting else None
+    def next(self, ahead: int = 0) -> ReplayBatch | None:
+        """The oldest, or one so far behind it."""
+        return self.waiting[ahead] if len(self.waiting) > ahead else None
 
     def finish(self, priority: Any, extra: Any = None) -> None:
         """Drop it; its arrays may be overwritten from here on."""

@@ -12,7 +12,7 @@ import pytest
 
 from fast_core.run.checkpoint_files import complete_names
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines, read_process
-from tests.process.replay_runs import DISCRETE, TOGETHER, granted, reached
+from tests.process.replay_runs import CONTINUOUS, DISCRETE, TOGETHER, granted, reached
 from tests.process.replay_runs import ROWS as REPLAYED_ROWS
 from tests.process.replay_runs import TICKETS as REPLAYED_TICKETS
 from tests.process.test_callbacks import config as listened
@@ -60,6 +60,22 @@ def test_killed_optimizer_comes_back_and_nothing_else_has_changed(workplace: Wor
     assert "optimizer-0 was killed" in (cut.run / "crash.txt").read_text()
     steps = [row["env_steps"] for row in read_lines(cut.run / "metrics.jsonl")]
     assert steps == sorted(steps) and steps[-1] == TICKETS * ROWS
+
+
+def test_optimizer_that_dies_between_a_steps_beginning_and_its_end_loses_no_bit(
+    workplace: Workplace,
+) -> None:
+    """Its steps are those of an optimizer that takes each whole, too."""
+    plain = saving(CONTINUOUS)
+    once = workplace.folder() / "died"
+    name = {"name": "tests.process.late:LateConfig", "once": str(once)}
+    late = plain | {"algorithm": plain["algorithm"] | name}
+    whole = workplace.launch(config=plain)
+    cut = workplace.launch(ONCE, config=late, fresh=True)
+    assert whole.wait() == 0, whole.screen
+    assert cut.wait() == 0, cut.screen
+    assert once.exists() and len(comebacks(cut)) == 1
+    assert digests(cut.run) == digests(whole.run)
 
 
 @pytest.mark.slow

@@ -144,6 +144,8 @@ class Owner:
         batches: Its own batches.
     """
 
+    asks = False
+
     def __init__(
         self, plan: RunPlan, memory: RunMemory, algorithm: SharedAlgorithm, batches: Batches
     ) -> None:
@@ -303,6 +305,8 @@ class Worker:
         algorithm: A learner that differentiates; its own optimizers are never used.
         batches: Its own batches.
     """
+
+    asks = False
 
     def __init__(
         self,

@@ -70,6 +70,8 @@ class Averaging:
         check_every: Steps between two comparisons of the replicas; the first step has one.
     """
 
+    asks = False
+
     def __init__(
         self,
         algorithm: SharedAlgorithm,

@@ -13,8 +13,8 @@ NOTHING_DRAWN = UpdateReport(updates=0, skipped=1)
 class Batches(Protocol):
     """An optimizer's end of its batch slots."""
 
-    def next(self) -> ReplayBatch | None:
-        """The oldest batch that is not finished, None while there is none.
+    def next(self, ahead: int = 0) -> ReplayBatch | None:
+        """The oldest batch that is not finished, or one so far behind it; None while there is none.
 
         Its arrays stay as they are until `finish`. A batch that could not be drawn has no rows;
         it ends as a step that was skipped, in all optimizers that average alike.

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fast_core.algorithm import Algorithm, UpdateReport
+from fast_core.algorithm import Algorithm, Queueing, UpdateReport
 from fast_core.errors import ConfigError
 from fast_core.nodes.learn.devices import replica_device
 from fast_core.policy.checked import check_methods, form
 from fast_core.run.plan import RunPlan
 
 LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
+QUEUEING = ("begin", "finished", "ahead")  # fast_core.algorithm.Queueing
 SHARED = ("gradient", "apply", "hand_over", "shared_state", "networks", "adopt", "reseed")
 
 
@@ -33,6 +34,21 @@ def make_learner(plan: RunPlan, rank: int = 0) -> Algorithm:
     learner = plan.blueprint.make_algorithm(plan.environment, setup)
     check_methods(learner, "make_algorithm", methods)
     return learner
+
+
+def queueing(learner: object) -> Queueing | None:
+    """The learner, if its steps are begun and finished apart; not if `update` overrides that.
+
+    Raises:
+        ConfigError: It has but a part of what that takes.
+    """
+    said = [name for name in QUEUEING if hasattr(learner, name)]
+    if not isinstance(learner, Queueing):
+        if "finished" in said:
+            check_methods(learner, "make_algorithm", QUEUEING)
+        return None
+    first = next(kind for kind in type(learner).__mro__ if {"update", "begin"} & vars(kind).keys())
+    return learner if "begin" in vars(first) else None
 
 
 def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateReport:

@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
-from fast_core.algorithm import Prefetching, SharedAlgorithm
+from fast_core.algorithm import Prefetching, SharedAlgorithm, UpdateReport
 from fast_core.events import (
     Change,
     Changed,
@@ -29,6 +29,7 @@ from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots
 from fast_core.run.learner_file import LEARNER_FILE, load
 
+DEVICE_WAIT_S = 0.0001  # between two looks at a device
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 _BATCH_WAIT_NS = int(StatsColumn.BATCH_WAIT_NS)
 
@@ -118,7 +119,8 @@ class ReplayOptimizerNode(LearningNode):
 
     def work(self) -> bool:
         """Answer a ticket, take a step further, or change or save."""
-        self.show()
+        if not self.stepper.asks:  # its learner may be between two versions
+            self.show()
         if self._tickets and self._tickets[0].complete:
             self._answer(self._tickets.popleft())
             return True
@@ -137,8 +139,11 @@ class ReplayOptimizerNode(LearningNode):
         stepper, slots = self.stepper, self._slots
         number, pending, started_ns = slots.number, stepper.pending, time.monotonic_ns()
         slots.version = self._version
-        report = stepper.advance()
-        if report is None and slots.number == number and stepper.pending == pending:
+        if self._tickets:
+            slots.granted = number - 1 + self._tickets[0].left
+        report = self._take()
+        moved = slots.number != number or stepper.pending != pending or stepper.asks
+        if report is None and not moved:
             self._wait(started_ns)
             return False
         waited_ns = self._stop_waiting(started_ns)
@@ -154,6 +159,18 @@ class ReplayOptimizerNode(LearningNode):
             if report is not None:
                 ticket.add(report)
         return True
+
+    def _take(self) -> UpdateReport | None:
+        """Take a step further; while a device is at it, ask until it is done or somebody rings."""
+        stepper, doorbell = self.stepper, self.context.doorbell
+        seen = doorbell.value()
+        report = stepper.advance()
+        while report is None and stepper.asks:
+            doorbell.wait(seen, DEVICE_WAIT_S)
+            if doorbell.value() != seen:
+                return None
+            report = stepper.advance()
+        return report
 
     def _wait(self, now_ns: int) -> None:
         if not self._waiting_since_ns:

@@ -6,13 +6,14 @@ one (`async_steps`).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol, cast
 
 from fast_core.algorithm import Algorithm, ReplayBatch, SharedAlgorithm, UpdateReport
 from fast_core.nodes.learn.async_steps import Owner, Worker
 from fast_core.nodes.learn.averaging import CHECK_EVERY, Averaging, Exchange, SharedExchange
 from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
-from fast_core.nodes.learn.contract import checked_report
+from fast_core.nodes.learn.contract import checked_report, queueing
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -20,8 +21,8 @@ from fast_core.run.plan import RunPlan
 class ReplayUpdate(Protocol):
     """What `Alone` needs of an `fast_core.algorithm.Algorithm` that learns from replay."""
 
-    def update(self, batch: ReplayBatch) -> UpdateReport:
-        """Take one optimizer step."""
+    def update(self, batch: ReplayBatch) -> UpdateReport | None:
+        """Take one optimizer step; who reports nothing is refused."""
         ...
 
 
@@ -33,7 +34,12 @@ class Stepper(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether something was differentiated or asked for here and its step is not over."""
+        """Whether something was begun or asked for here and its step is not over."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether something is pending whose end nobody rings for: `advance` has to ask."""
         ...
 
     def advance(self) -> UpdateReport | None:
@@ -60,6 +66,28 @@ class Stepper(Protocol):
         ...
 
 
+class AtOnce:
+    """A learner that has `update` alone; implements `fast_core.algorithm.Queueing`."""
+
+    ahead = 1
+
+    def __init__(self, algorithm: ReplayUpdate) -> None:
+        self._algorithm = algorithm
+        self._report: UpdateReport | None = None
+
+    def begin(self, batch: ReplayBatch) -> None:
+        """Take one whole step."""
+        report = self._algorithm.update(batch)
+        if report is None:  # which would say that it goes on
+            checked_report(cast(UpdateReport, report))
+        self._report = report
+
+    def finished(self) -> UpdateReport | None:
+        """What came of it."""
+        report, self._report = self._report, None
+        return report
+
+
 class Alone:
     """One optimizer; implements `Stepper`.
 
@@ -69,24 +97,39 @@ class Alone:
     """
 
     def __init__(self, algorithm: ReplayUpdate, batches: Batches) -> None:
-        self._algorithm, self._batches = algorithm, batches
+        self._learner, self._batches = queueing(algorithm) or AtOnce(algorithm), batches
+        self._begun: deque[int] = deque()  # rows of each batch that is not finished
 
     @property
     def pending(self) -> bool:
-        """Never: a step is taken whole."""
-        return False
+        """Whether a step was begun and is not over."""
+        return bool(self._begun)
+
+    asks = pending  # no device rings
 
     def advance(self) -> UpdateReport | None:
-        """One whole step, if there is a batch."""
-        batch = self._batches.next()
-        if batch is None:
+        """Begin what the learner takes, and see whether the oldest step is over."""
+        self._begin()
+        if not self._begun:
             return None
-        if not len(batch.reward):
-            self._batches.finish(None)
-            return NOTHING_DRAWN
-        report = checked_report(self._algorithm.update(batch), steps=1)
+        report = NOTHING_DRAWN
+        if self._begun[0]:
+            found = self._learner.finished()
+            if found is None:
+                return None
+            report = checked_report(found, steps=1)
+        self._begun.popleft()
         self._batches.finish(report.priority, report.extra)
         return report
+
+    def _begin(self) -> None:
+        while len(self._begun) < self._learner.ahead:
+            batch = self._batches.next(len(self._begun))
+            if batch is None:
+                return
+            if rows := len(batch.reward):
+                self._learner.begin(batch)
+            self._begun.append(rows)
 
     def state(self) -> dict[str, object]:
         """Nothing: what matters is the learner's."""

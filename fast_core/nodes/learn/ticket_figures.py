@@ -30,7 +30,12 @@ class TicketFigures:
     @property
     def complete(self) -> bool:
         """Whether no step is left."""
-        return self.updates + self.skipped >= self.train.granted
+        return self.left <= 0
+
+    @property
+    def left(self) -> int:
+        """Steps that are neither taken nor skipped."""
+        return self.train.granted - self.updates - self.skipped
 
     def add(self, report: UpdateReport) -> None:
         """Count one step, as a `fast_core.nodes.learn.stepping.Stepper` reports it: checked."""

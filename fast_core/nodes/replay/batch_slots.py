@@ -10,6 +10,7 @@ again. So neither waits for the other while there is a free place, and nothing i
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -57,6 +58,7 @@ class BatchSlots:
         announce: Is given the batch after the one that `next` gives, where it is drawn already:
             the learner can begin to copy it to its device.
         version: Of the learner, whose words of a batch it is noted with.
+        granted: Number of the last batch that may be taken before those before it are finished.
 
     Concurrency:
         The batch's number, loaded with acquire, pairs with the replay node's release store, so the
@@ -81,38 +83,43 @@ class BatchSlots:
         self._awaits_errors = plan.config.replay.prioritized
         self._number = 1
         self._slot = 0
-        self._open: ReplayBatch | None = None
+        self._open: deque[ReplayBatch] = deque()  # the oldest first
         self._announced: ReplayBatch | None = None
         self.announce: Callable[[ReplayBatch], None] | None = None
-        self.version = 0
+        self.version = self.granted = 0
 
     @property
     def number(self) -> int:
         """Number of the batch that `next` gives: one more than were finished."""
         return self._number
 
-    def next(self) -> ReplayBatch | None:
-        """The oldest batch that is not finished; None if it is not drawn yet.
+    def next(self, ahead: int = 0) -> ReplayBatch | None:
+        """The oldest batch that is not finished, or one so far behind it; None if it isn't drawn.
 
         The arrays are views of shared memory, valid until `finish`. A batch without rows stands
         for a step that is skipped, because nothing could be drawn.
         """
-        if self._open is not None:
-            return self._open
-        box = self._batches[self._slot]
-        if box.number() != self._number:
-            return None
-        if self._chain is not None:
-            self._chain.add(box)
-        self._open = self._announced or self._batch(self._slot)
-        self._announced = None
-        self._announce_next()
-        return self._open
+        while len(self._open) <= ahead:
+            further = len(self._open)
+            slot = self._drawn(further)
+            if slot is None or (further and self._number + further > self.granted):
+                return None
+            if self._chain is not None:
+                self._chain.add(self._batches[slot])
+            self._open.append(self._announced or self._batch(slot))
+            self._announced = None
+            self._announce(further + 1)
+        return self._open[ahead]
 
-    def _announce_next(self) -> None:
-        slot = (self._slot + 1) % len(self._batches)
-        box = self._batches[slot]
-        if self.announce is None or box.number() != self._number + 1 or not box.words.rows:
+    def _drawn(self, further: int) -> int | None:
+        """The slot of the batch so far behind the oldest; None if it isn't drawn."""
+        slot = (self._slot + further) % len(self._batches)
+        there = self._batches[slot].number() == self._number + further
+        return slot if there else None
+
+    def _announce(self, further: int) -> None:
+        slot = None if self.announce is None else self._drawn(further)
+        if slot is None or self.announce is None or not self._batches[slot].words.rows:
             return
         self._announced = self._batch(slot)
         self.announce(self._announced)
@@ -123,7 +130,7 @@ class BatchSlots:
         return make(env_steps=env_steps, progress=self._progress(env_steps))
 
     def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Log and number of the first row of each window of the open batch."""
+        """Log and number of the first row of each window of the oldest open batch."""
         box = self._batches[self._slot]
         return box["log"], box["row"]
 
@@ -154,7 +161,8 @@ class BatchSlots:
         self._doorbell.ring()
         self._number += 1
         self._slot = (self._slot + 1) % len(self._batches)
-        self._open = None
+        if self._open:
+            self._open.popleft()
 
     def _store(self, extra: Mapping[str, Array], result: Mailbox[Learnt]) -> None:
         said = {name: result[name] for name in result if name != "priority"}

@@ -69,6 +69,9 @@ class LazyEvent:
     def __init__(self, device, place):
         self._device, self.place = device, place
 
+    def query(self):
+        return self._device._done >= self.place
+
     def synchronize(self):
         self._device.log.append(("synchronize", self.place))
         self._device.run_to(self.place)
@@ -128,7 +131,8 @@ def test_download_waits_for_its_copy():
     device = LazyDevice()
     staging = Staging(device)
     got = staging.download(torch.arange(6, dtype=torch.float32).reshape(2, 3))
-    assert got.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert not got.there and got.array.tolist() != [[0, 1, 2], [3, 4, 5]]
+    assert got.wait().tolist() == [[0, 1, 2], [3, 4, 5]] and got.there
     assert [kind for kind, _ in device.log] == ["out", "synchronize"]
 
 
@@ -287,6 +291,21 @@ def test_batch_that_was_sent_before_its_origin_was_known_is_sent_again(lazy, mon
             staged.prefetch(later)
         ours, theirs = staged.update(batch), plain.update(batch)
         np.testing.assert_allclose(ours.priority, theirs.priority, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sac", "dqn"])
+def test_step_is_begun_without_waiting_and_finished_when_the_device_is(lazy, monkeypatch, name):
+    environment = environment_for(name)
+    plain, staged = replay_pair(name, environment, monkeypatch)
+    for seed in range(3):
+        batch = make_batch(environment, seed=seed)
+        staged.begin(batch)
+        first = lazy.log[-1]
+        assert first[0] == "out" and staged.finished() is None and lazy.log[-1] == first
+        lazy.run_to(len(lazy._queue))
+        report, wanted = staged.finished(), plain.update(batch)
+        assert report.updates == 1 and staged.updates == seed + 1
+        np.testing.assert_allclose(report.priority, wanted.priority, rtol=1e-5, atol=1e-6)
 
 
 def test_announced_batch_that_is_not_taken_is_forgotten(lazy, monkeypatch):

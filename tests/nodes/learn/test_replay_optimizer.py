@@ -12,13 +12,14 @@ import pytest
 from fast_core.algorithm import ReplayBatch, UpdateReport
 from fast_core.config import CheckpointConfig, DiagnosticsConfig, RunConfig
 from fast_core.errors import ConfigError
-from fast_core.events import Save, Saved, Snapshot, SnapshotTaken, Train, Trained
+from fast_core.events import Event, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
 from fast_core.memory import StatsColumn
 from fast_core.nodes.learn import replay_optimizer
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode, learner_file
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.run.learner_file import load
+from tests.nodes.learn.test_stepping import Late
 from tests.nodes.replay_stage import TICKET, replay_config
 from tests.nodes.stage import Stage, drain
 
@@ -164,6 +165,59 @@ def test_metrics_are_means_over_the_steps_that_have_them(
     assert (event.metrics["loss"], event.metrics["rare"]) == (2.0, 5.0)
     assert event.metrics["update_ms"] > 0
     assert event.metrics["batch_wait_ms"] >= 0
+
+
+def test_no_step_is_begun_that_the_first_ticket_does_not_grant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights of a version have no step more in them, and a save finds nothing half done."""
+    config = replay_config(replay={"slots": 4}, diagnostics=DiagnosticsConfig(digests=True))
+    learning, plain = (Learning.make(tmp_path / name, config) for name in ("late", "plain"))
+    late = Late(learning.node.algorithm, ahead=3, late=1)
+    monkeypatch.setattr(learning.node.stepper, "_learner", late)
+    looks: list[bool] = []
+    monkeypatch.setattr(learning.node, "show", lambda: looks.append(learning.node.stepper.pending))
+    events = []
+    for each in (learning, plain):
+        for ticket in range(2):
+            each.grant(ticket, 2)
+        each.stage.hub.send("optimizer-0", Save(1, str(tmp_path)))
+        for _ in range(4):
+            each.fill()
+        drain(each.node)
+        events.append(each.stage.events())
+        each.close()
+    ours, theirs = ([e for e in found if isinstance(e, Trained)] for found in events)
+    assert [event.version for event in ours] == [2, 4]
+    assert [event.digest for event in ours] == [event.digest for event in theirs]
+    assert late.most == 2
+    assert looks and not any(looks)
+    assert isinstance(events[0][-1], Saved)
+
+
+def test_who_rings_is_answered_while_a_device_is_at_a_step(
+    learning: Learning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Late):
+        def finished(self) -> UpdateReport | None:
+            asked.append(1)
+            if len(asked) == 3:
+                learning.stage.hub.send("optimizer-0", Snapshot(7))
+                learning.node.context.doorbell.ring()  # as what receives messages does
+            if len(asked) == 4:
+                events.extend(learning.stage.events())
+            return super().finished()
+
+    asked: list[int] = []
+    events: list[Event] = []
+    slow = Slow(learning.node.algorithm, late=7)
+    monkeypatch.setattr(learning.node.stepper, "_learner", slow)
+    learning.grant(0, 1)
+    learning.fill()
+    drain(learning.node)
+    assert [type(event) for event in events] == [SnapshotTaken]
+    (event,) = learning.stage.events()
+    assert isinstance(event, Trained) and event.updates == 1
 
 
 class Clock:
