@@ -17,6 +17,7 @@ from fast_core.algorithm import (
     PolicySetup,
     ReplayBatch,
     RolloutBatch,
+    SequenceBatch,
     UpdateReport,
 )
 from fast_core.algos.registry import algorithm_config_type
@@ -33,6 +34,7 @@ from fast_core.testing.acting import Acting
 from fast_core.testing.samples import SMALL, arrays_of, replayed, rollouts
 from fast_core.testing.shared_algorithm import bits, check_shared
 
+Batch = RolloutBatch | ReplayBatch | SequenceBatch
 SETUP = LearnerSetup(seed=0, shards=2, envs_per_shard=4, steps=64)
 
 
@@ -205,7 +207,7 @@ class _Check:
             layout = ParameterPack(fields, "insight")
             layout.pack(cast("Insightful", learner).insight_parameters(), layout.empty())
 
-    def _sound(self, report: UpdateReport, batch: RolloutBatch | ReplayBatch) -> None:
+    def _sound(self, report: UpdateReport, batch: Batch) -> None:
         bad = {name: value for name, value in report.metrics.items() if not np.isfinite(value)}
         if bad:
             raise self._broken(

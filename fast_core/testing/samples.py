@@ -12,7 +12,9 @@ from fast_core.algorithm import (
     Policy,
     ReplayBatch,
     RolloutBatch,
+    SequenceBatch,
     ShardRollout,
+    Window,
 )
 from fast_core.config import AlgorithmConfig
 from fast_core.spec import EnvironmentSpec, SpaceSpec
@@ -141,18 +143,15 @@ def _rollout(
 
 def replayed(
     config: AlgorithmConfig, environment: EnvironmentSpec, rows: int, number: int
-) -> ReplayBatch:
-    """Random transitions; actions as they are stored, boxes within [-1, 1]."""
-    rng = np.random.default_rng(number)
-    field, action = config.action_field(environment), environment.action
-    if action.kind == "box":
-        taken: Array = rng.uniform(-1, 1, (rows, *field.shape)).astype(field.dtype)
-    else:
-        first, last = action.choices
-        taken = rng.integers(0, last - first, (rows, *field.shape), endpoint=True)
+) -> ReplayBatch | SequenceBatch:
+    """Random transitions, or sequences where the algorithm draws those."""
+    rng, window = np.random.default_rng(number), config.replay().sequence
+    if window is not None:
+        return _sequences(config, environment, window, rows, number, rng)
+    says = any(column.writer == "learner" for column in config.columns(environment))
     return ReplayBatch(
         obs=draw(environment, environment.observation, (rows,), rng),
-        action=taken,
+        action=_taken(config, environment, (rows,), rng),
         reward=rng.normal(size=rows).astype(np.float32),
         discount=np.where(rng.random(rows) < 0.3, 0.0, 0.97).astype(np.float32),
         next_obs=draw(environment, environment.observation, (rows,), rng),
@@ -160,7 +159,59 @@ def replayed(
         env_steps=100 + number,
         progress=number / 10,
         extra=_extra(config, environment, (rows,), rng),
+        written=rng.integers(-1, number + 1, rows) if says else None,
     )
+
+
+def _sequences(
+    config: AlgorithmConfig,
+    environment: EnvironmentSpec,
+    window: Window,
+    rows: int,
+    number: int,
+    rng: np.random.Generator,
+) -> SequenceBatch:
+    """The first is whole; others begin later, or end earlier."""
+    length, steps = window.length, np.arange(window.length + 1)
+    begin = rng.integers(0, window.before + 1, rows)
+    last = rng.integers(window.before, length, rows)
+    begin[0], last[0] = 0, length - 1
+    seen = (steps >= begin[:, None]) & (steps <= last[:, None] + 1)
+    mask = seen[:, :-1] & (steps[:-1] <= last[:, None])
+    ended = (steps[:-1] == last[:, None]) & (last < length - 1)[:, None]
+    over, shape = rng.random((rows, 1)) < 0.5, (rows, length)
+    columns = {
+        "action": _taken(config, environment, shape, rng),
+        "reward": rng.normal(size=shape).astype(np.float32),
+        **_extra(config, environment, shape, rng),
+    }
+    obs = draw(environment, environment.observation, (rows, length + 1), rng)
+    obs[~seen] = np.zeros((), obs.dtype)
+    for column in columns.values():
+        column[~mask] = 0
+    return SequenceBatch(
+        obs=obs,
+        action=columns.pop("action"),
+        reward=columns.pop("reward"),
+        terminated=ended & over,
+        truncated=ended & ~over,
+        mask=mask,
+        weight=rng.uniform(0.2, 1.0, rows).astype(np.float32),
+        env_steps=100 + number,
+        progress=number / 10,
+        extra=columns,
+    )
+
+
+def _taken(
+    config: AlgorithmConfig, environment: EnvironmentSpec, shape: Shape, rng: np.random.Generator
+) -> Array:
+    """Actions as they are stored, boxes within [-1, 1]."""
+    field, action = config.action_field(environment), environment.action
+    if action.kind == "box":
+        return rng.uniform(-1, 1, (*shape, *field.shape)).astype(field.dtype)
+    first, last = action.choices
+    return rng.integers(0, last - first, (*shape, *field.shape), endpoint=True)
 
 
 def _extra(
@@ -173,9 +224,9 @@ def _extra(
     }
 
 
-def arrays_of(batch: RolloutBatch | ReplayBatch) -> list[bytes]:
+def arrays_of(batch: RolloutBatch | ReplayBatch | SequenceBatch) -> list[bytes]:
     """Every array of a batch, to see that it stays as it is."""
-    parts: tuple[ShardRollout | ReplayBatch, ...] = (
+    parts: tuple[ShardRollout | ReplayBatch | SequenceBatch, ...] = (
         batch.rollouts if isinstance(batch, RolloutBatch) else (batch,)
     )
     found = [each for part in parts for each in (*vars(part).values(), *part.extra.values())]

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 
-from fast_core.algorithm import ActionOutput, LearnerSetup, UpdateReport
+from fast_core.algorithm import (
+    ActionOutput,
+    LearnerSetup,
+    ReplaySpec,
+    SequenceBatch,
+    UpdateReport,
+    Window,
+)
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ContractBroken
-from fast_core.spec import FieldSpec
+from fast_core.spec import Column, FieldSpec
 from fast_core.testing import check_algorithm
 
 SETUP = LearnerSetup(seed=0, shards=2, envs_per_shard=2, steps=4)
@@ -39,6 +46,18 @@ class LinearConfig(AlgorithmConfig, frozen=True, kw_only=True):
 
     def make_algorithm(self, environment: Any, setup: LearnerSetup) -> Any:
         return LinearLearner(environment, setup, self.fault)
+
+
+class SequenceConfig(LinearConfig, frozen=True, kw_only=True):
+    """The same from replayed sequences, with a column that the environment writes."""
+
+    learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+
+    def columns(self, environment: Any) -> tuple[Column, ...]:
+        return (Column("cost", (2,), "float32"),)
+
+    def replay(self) -> ReplaySpec:
+        return ReplaySpec(8, sequence=Window(3, before=1, after=1))
 
 
 class LinearPolicy:
@@ -92,7 +111,12 @@ class LinearLearner:
         self._weight = np.array([self._rng.gauss() for _ in range(15)], np.float32).reshape(size)
 
     def update(self, batch: Any) -> UpdateReport:
-        reward = batch.rollouts[0].reward
+        (first, *_) = getattr(batch, "rollouts", (batch,))
+        reward = first.reward
+        if isinstance(batch, SequenceBatch):
+            assert reward.shape == batch.mask.shape == batch.extra["cost"].shape[:2] == (8, 5)
+            assert batch.obs.shape[:2] == (8, 6) and not reward[~batch.mask].any()
+            assert batch.mask[:, 1].all(), "the row that was drawn"
         self._steps += 1
         self._weight += np.float32(reward.mean() * self._rng.gauss() / self._steps)
         metrics = {"reward": float(reward.mean())}
@@ -157,6 +181,10 @@ def made(**changes: Any) -> LinearConfig:
 
 def test_sound_one_passes() -> None:
     check_algorithm(made(size=4), setup=SETUP)
+
+
+def test_sound_one_that_learns_from_sequences_passes() -> None:
+    check_algorithm(SequenceConfig(name="mine"))
 
 
 @pytest.mark.parametrize("fault", BROKEN)
