@@ -13,10 +13,11 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -26,6 +27,28 @@ CALL = re.compile(rf"\b({'|'.join(FUNCTIONS)})\(")
 DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
 IGNORED = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size")
 INDENT = "    "
+
+
+def decomposed(program: ExportedProgram) -> ExportedProgram:
+    """The graph in core ATen operations, softmax and layer norm in what they are made of."""
+    aten = torch.ops.aten
+    table: Any = core_aten_decompositions()
+    table.update(get_decompositions([aten._softmax, aten._log_softmax]))
+    table[aten.native_layer_norm.default] = _layer_norm
+    made: ExportedProgram = program.run_decompositions(table)
+    return made
+
+
+def _layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By means: torch's own is by ``var_mean``, which has two results."""
+    axes = list(range(x.dim() - len(shape), x.dim()))
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    scale = torch.rsqrt((centred * centred).mean(axes, keepdim=True) + epsilon)
+    made = centred * scale if weight is None else centred * scale * weight
+    return made if bias is None else made + bias, mean, scale
 
 
 class UnknownInC(Exception):
@@ -327,60 +350,6 @@ class Translation:
         axes = [rest[0]] if rest and rest[0] is not None else []
         self._extreme(out, cast("Value", value), cast("list[int]", axes), ">", place=True)
 
-    def _softmax(self, out: Value, arguments: list[object], node: Node) -> None:
-        value, axis, _ = cast("tuple[Value, int, bool]", arguments)
-        value = self._named(value)
-        shape = list(value.tensor.shape)
-        shape[axis] = 1
-        top, total = self._array(torch.empty(shape)), self._array(torch.empty(shape))
-        self._extreme(top, value, [axis], ">", place=False)
-        wide, total_wide = top.spread(out.tensor.shape), total.spread(out.tensor.shape)
-        logs = "log" in cast("torch._ops.OpOverload", node.target)._schema.name
-
-        def shifted(*i: str) -> str:
-            return f"{value.at(*i)} - {wide.at(*i)}"
-
-        def last(*i: str) -> str:
-            if logs:
-                return f"{out.at(*i)} = {shifted(*i)} - logf({total_wide.at(*i)});"
-            return f"{out.at(*i)} /= {total_wide.at(*i)};"
-
-        self._loops(out.tensor.shape, lambda *i: f"{out.at(*i)} = expf({shifted(*i)});")
-        begin, end = ["float sum = 0;"], ["{out} = sum;"]
-        self._reduce(total, out, [axis], begin, lambda x, at: [f"sum += {x};"], end)
-        self._loops(out.tensor.shape, last)
-
-    def _layer_norm(self, out: Value, arguments: list[object], node: Node) -> None:
-        value, shape, weight, bias, epsilon = arguments
-        assert isinstance(value, Value) and isinstance(epsilon, float)
-        sizes = cast("list[int]", shape)
-        axes = list(range(value.tensor.dim() - len(sizes), value.tensor.dim()))
-        kept = [1 if axis in axes else size for axis, size in enumerate(value.tensor.shape)]
-        mean, scale = self._array(torch.empty(kept)), self._array(torch.empty(kept))
-        size = math.prod(sizes)
-        begin = ["float sum = 0;"]
-        end = [f"{{out}} = sum / {size};"]
-        self._reduce(mean, value, axes, begin, lambda x, at: [f"sum += {x};"], end)
-        value = self._named(value)
-        centred, scaled = mean.spread(out.tensor.shape), scale.spread(out.tensor.shape)
-        self._loops(
-            out.tensor.shape, lambda *i: f"{out.at(*i)} = {value.at(*i)} - {centred.at(*i)};"
-        )
-        end = [f"{{out}} = 1 / sqrtf(sum / {size} + {_number(epsilon, single=True)});"]
-        self._reduce(scale, out, axes, begin, lambda x, at: [f"sum += {x} * {x};"], end)
-        factors = [
-            None if each is None else self._named(cast("Value", each)).spread(out.tensor.shape)
-            for each in (weight, bias)
-        ]
-
-        def line(*i: str) -> str:
-            text = f"{out.at(*i)} * {scaled.at(*i)}"
-            text += "" if factors[0] is None else f" * {factors[0].at(*i)}"
-            text += "" if factors[1] is None else f" + {factors[1].at(*i)}"
-            return f"{out.at(*i)} = {text};"
-
-        self._loops(out.tensor.shape, line)
-
     def _index_select(self, out: Value, arguments: list[object], node: Node) -> None:
         value, axis, index = cast("tuple[Value, int, Value]", arguments)
         value, index = self._named(value), self._named(index)
@@ -525,8 +494,5 @@ _SPECIAL: dict[str, _Special] = {
     "mean": Translation._total,
     "amax": Translation._total,
     "amin": Translation._total,
-    "_softmax": Translation._softmax,
-    "_log_softmax": Translation._softmax,
-    "native_layer_norm": Translation._layer_norm,
     "index_select": Translation._index_select,
 }

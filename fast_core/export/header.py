@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fast_core import __version__
 from fast_core.algorithm import Array
 from fast_core.errors import ExportError
-from fast_core.export.c_code import INDENT, Translation, copied_into
+from fast_core.export.c_code import INDENT, Translation, copied_into, decomposed
 from fast_core.export.c_names import (
     DTYPES,
     identifier,
@@ -67,8 +67,7 @@ def write_header(module: nn.Module, interface: Interface, example: Sample, stem:
     flat = Sample(example.obs, None, tuple(flattened(interface, example.rows(0, 1).inputs)))
     program = make_program(_Flat(module, interface), flat, dynamic=False)
     with quiet():
-        program = program.run_decompositions()
-        code = Translation(program, ["obs", STATE], f"{name}_data")
+        code = Translation(decomposed(program), ["obs", STATE], f"{name}_data")
     counts = {array: f"{name.upper()}_{array.upper()}" for array in sizes(interface)}
     body = [
         f"for (int i = 0; i < {counts['obs']}; ++i)",
