@@ -33,7 +33,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from fast_core.errors import ConfigError
 from fast_core.integrations.results import (
@@ -130,19 +130,44 @@ def check(host: Host, part: Part, name: str, further: Iterable[tuple[str, str]] 
             )
 
 
-class Collecting:
-    """A collector, and the weights that it has."""
+class _Working:
+    """One unit of work of a host after the other: loads weights, and calls one method."""
 
-    method = "collect"
+    method: ClassVar[str]
 
     def __init__(self, host: Host) -> None:
         self.host, self._loaded = host, -1
         self._coroutines = Coroutines()
 
+    def _work(self, weights: Weights | None, train_iter: int, envstep: int) -> object:
+        """Load ``weights`` unless it has them; returns what the method gives."""
+        load = getattr(self.host, "load_weights", None)
+        if weights is not None and load is not None and weights.version != self._loaded:
+            load(weights.state, weights.version)
+            hook(self.host, "after_load", None)
+            self._loaded = weights.version
+        arguments = f"{self.method}_kwargs"
+        given: Mapping[str, Any] = hook(self.host, arguments, {}, train_iter, envstep)
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"{arguments}(train_iter, envstep) must give the keyword arguments of "
+                f"{self.method}(), a mapping by name; got {given!r}"
+            )
+        return self._coroutines.result(getattr(self.host, self.method)(**given))
+
+    def close(self) -> None:
+        """End the loop of its coroutines."""
+        self._coroutines.close()
+
+
+class Collecting(_Working):
+    """A collector, and the weights that it has."""
+
+    method = "collect"
+
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Collected:
         """Load ``weights`` unless it has them, and collect once."""
-        self._loaded = _load(self.host, weights, self._loaded)
-        data = _call(self.host, self._coroutines, "collect", "collect_kwargs", train_iter, envstep)
+        data = self._work(weights, train_iter, envstep)
         refuse_generator(data)
         told = getattr(self.host, "count_env_steps", rows)(data)
         env_steps = whole("count_env_steps(data)", told)
@@ -150,27 +175,16 @@ class Collecting:
         granted = None if updates is None else whole("count_updates(data)", updates)
         return Collected(data, env_steps, granted)
 
-    def close(self) -> None:
-        """End the loop of its coroutines."""
-        self._coroutines.close()
 
-
-class Evaluating:
+class Evaluating(_Working):
     """An evaluator, and the weights that it has."""
 
     method = "eval"
-
-    def __init__(self, host: Host) -> None:
-        self.host, self._loaded = host, -1
-        self._coroutines = Coroutines()
-        self._best = -math.inf
+    _best = -math.inf
 
     def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Verdict:
         """Load ``weights`` unless it has them, evaluate, and have the best so far saved."""
-        self._loaded = _load(self.host, weights, self._loaded)
-        told = verdict(
-            _call(self.host, self._coroutines, "eval", "eval_kwargs", train_iter, envstep)
-        )
+        told = verdict(self._work(weights, train_iter, envstep))
         if told.score is None and hasattr(self.host, "save_evaluated"):
             raise ConfigError(
                 "save_evaluated(weights) is called with the best so far, and there is no number in "
@@ -183,10 +197,6 @@ class Evaluating:
             self._best = score
             hook(self.host, "save_evaluated", None, weights)
         return told
-
-    def close(self) -> None:
-        """End the loop of its coroutines."""
-        self._coroutines.close()
 
 
 class Reanalysis:
@@ -302,26 +312,3 @@ def hook(host: Host, name: str, default: object, *arguments: object) -> Any:
     """What a method gives that a host may have, or the default."""
     method = getattr(host, name, None)
     return default if method is None else method(*arguments)
-
-
-def _load(host: Host, weights: Weights | None, loaded: int) -> int:
-    load = getattr(host, "load_weights", None)
-    if weights is None or load is None or weights.version == loaded:
-        return loaded
-    load(weights.state, weights.version)
-    hook(host, "after_load", None)
-    return weights.version
-
-
-def _call(
-    host: Host, coroutines: Coroutines, method: str, arguments: str, train_iter: int, envstep: int
-) -> object:
-    given: Mapping[str, Any] = hook(host, arguments, {}, train_iter, envstep)
-    if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"{arguments}(train_iter, envstep) must give the keyword arguments of {method}(), a "
-            f"mapping by name; got {given!r}"
-        )
-    call: Callable[..., object] = getattr(host, method)
-    result = call(**given)
-    return coroutines.result(result)

@@ -20,7 +20,7 @@ import pickle
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import accumulate, count, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +116,7 @@ class Shelf:
         if sum(sizes) < LEAST:
             return Sent(parts)
         try:
-            board = self._take(_room(sizes))
+            board = self._take(sum(map(_aligned, sizes)))
         except (SegmentError, OSError):  # no memory of that kind is left: it goes as it went before
             return Sent(parts)
         for place, part in zip(_lying(board.segment.buffer, sizes), parts, strict=True):
@@ -251,23 +251,16 @@ class Incoming:
         return unpack(self._parts)
 
 
-def _room(sizes: Sequence[int]) -> int:
-    return sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _lying(memory: memoryview, sizes: Sequence[int]) -> list[memoryview]:
     """Parts that begin at cache lines."""
-    found, at = [], 0
-    for size in sizes:
-        found.append(memory[at : at + size])
-        at += -(-size // _ALIGNMENT) * _ALIGNMENT
-    return found
+    places = accumulate(map(_aligned, sizes), initial=0)
+    return [memory[at : at + size] for at, size in zip(places, sizes, strict=False)]
 
 
 def _following(memory: memoryview, sizes: Sequence[int]) -> list[memoryview]:
     """Parts that follow each other."""
-    found, at = [], 0
-    for size in sizes:
-        found.append(memory[at : at + size])
-        at += size
-    return found
+    return [memory[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
