@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from fast_core.monitor.view import EvaluationView, ReplayView, RoundsView, StopCondition
 
@@ -71,6 +71,18 @@ def printable(text: str) -> str:
 def cut(text: str, longest: int) -> str:
     """Text that is no longer than so many characters, with dots where it was."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def aligned(rows: Sequence[tuple[str, ...]], numbers: Container[int]) -> list[str]:
+    """Rows of a table as lines; columns of ``numbers`` are set to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if index in numbers else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def stop_text(stop: StopCondition) -> str:

@@ -14,7 +14,7 @@ from fast_core.errors import ConfigError, TransportError
 from fast_core.launcher.control import client
 from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
 from fast_core.launcher.control.opening import SOCKET
-from fast_core.monitor.figures import UNKNOWN, count, duration, printable
+from fast_core.monitor.figures import UNKNOWN, aligned, count, duration, printable
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.run_state import not_running, read_state
 from fast_core.system import remains
@@ -23,6 +23,7 @@ from fast_core.system.process_state import is_stopped
 from fast_core.system.surroundings import write_result
 
 LOOK_S = 2.0  # for a run to say how it is
+_HEAD = ("run", "state", "pid", "trained for", "env steps", "per s", "degree", "env nodes")
 KINDS = ("env", "policy", "optimizer", "replay", "evaluator", "metrics")
 
 
@@ -93,23 +94,10 @@ def show_running(*, as_json: bool = False) -> int:
         rows = msgspec.to_builtins(runs, enc_hook=str)
         write_result(msgspec.json.format(msgspec.json.encode(rows)).decode())
     elif runs:
-        write_result("\n".join(_table(runs)))
+        write_result("\n".join(aligned([_HEAD, *map(_cells, runs)], range(2, len(_HEAD)))))
     else:
         write_result("no run of yours on this machine")
     return 0
-
-
-def _table(runs: list[Running]) -> list[str]:
-    head = ("run", "state", "pid", "trained for", "env steps", "per s", "degree", "env nodes")
-    rows = [head, *map(_cells, runs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < 2 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
 
 
 def _cells(run: Running) -> tuple[str, ...]:

@@ -9,12 +9,22 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError
-from fast_core.monitor.figures import UNKNOWN, count, cut, duration, number, printable, times
+from fast_core.monitor.figures import (
+    UNKNOWN,
+    aligned,
+    count,
+    cut,
+    duration,
+    number,
+    printable,
+    times,
+)
 from fast_core.run.run_state import RunState, find_runs, read_state, size_bytes
 from fast_core.system.surroundings import expanded, write_result
 
 DEFAULT = Path("runs")
 _TEXT = 60
+_HEAD = ("run", "state", "algorithm", "environment", "seed", "env steps", "best", "age", "size", "")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -44,35 +54,11 @@ def show_runs(folder: Path = DEFAULT, *, as_json: bool = False) -> int:
         ]
         write_result(msgspec.json.format(msgspec.json.encode(rows)).decode())
     elif runs:
-        write_result("\n".join(_table(runs, expanded(folder, "the folder"))))
+        cells = [_HEAD, *(_cells(run, expanded(folder, "the folder")) for run in runs)]
+        write_result("\n".join(aligned(cells, range(4, 9))))
     else:
         write_result(f"no runs in {folder}")
     return 0
-
-
-def _table(runs: list[RunState], folder: Path) -> list[str]:
-    head = (
-        "run",
-        "state",
-        "algorithm",
-        "environment",
-        "seed",
-        "env steps",
-        "best",
-        "age",
-        "size",
-        "",
-    )
-    rows = [head, *(_cells(run, folder) for run in runs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numbers = range(4, 9)
-    return [
-        "  ".join(
-            cell.rjust(width) if index in numbers else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _cells(run: RunState, folder: Path) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from fast_core.config import (
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.metrics import MetricsRow
+from fast_core.monitor.figures import aligned
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.run.parts import names_of
 from fast_core.system import resources, usage
@@ -321,17 +322,11 @@ def table(found: dict[str, Any]) -> str:
         _row("cores busy", one.cores_busy, many.cores_busy, digits=2),
         _row("env steps/core s", one.env_steps_per_core_s, many.env_steps_per_core_s),
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         f"{found['algorithm']} on {found['environment']}, {found['rounds']} x "
         f"{found['seconds']:g} s of each in turns, after a warm-up; medians",
         "",
-        *(
-            "  ".join(
-                [row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3))]
-            ).rstrip()
-            for row in rows
-        ),
+        *aligned(rows, range(1, 4)),
         "",
         f"speed-up {found['speedup']:.2f} (rounds: {found['speedup_lowest']:.2f} to "
         f"{found['speedup_highest']:.2f}), {found['speedup_per_core']:.2f} for each of the "

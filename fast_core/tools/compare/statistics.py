@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,10 +98,4 @@ def _iqm(rows: Floats) -> Floats:
 
 def median_reached(steps: Sequence[float]) -> float:
     """Median of steps to a score, of which infinity never came to it."""
-    ordered = sorted(steps)
-    middle = len(ordered) // 2
-    if not ordered:
-        return math.nan
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
+    return median(steps) if steps else math.nan

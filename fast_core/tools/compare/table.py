@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.monitor.figures import count, number, printable
+from fast_core.monitor.figures import aligned, count, number, printable
 from fast_core.system.surroundings import write_result
 from fast_core.tools.compare import output as files
 from fast_core.tools.compare.compare import Comparison, Row, compare
@@ -52,10 +52,10 @@ def table(comparison: Comparison) -> str:
         for label, stats in (("final", row.final), (best, row.best)):
             name = printable(row.name) if label == "final" else ""
             cells.append((name, label, *_cells(stats)))
-    lines += _aligned(cells)
+    lines += aligned(cells, range(2, len(head)))
     if comparison.score is not None:
         lines += ["", f"env steps to {number(comparison.score)}, median", ""]
-        lines += _aligned([_score_cells(row) for row in comparison.rows])
+        lines += aligned([_score_cells(row) for row in comparison.rows], range(1, 3))
     for note in comparison.notes:
         lines += ["", printable(note)]
     return "\n".join(lines)
@@ -76,15 +76,3 @@ def _score_cells(row: Row) -> tuple[str, ...]:
     median = median_reached(row.steps_to)
     text = count(median) if math.isfinite(median) else "-"
     return printable(row.name), text, f"reached by {reached} of {len(row.steps_to)}"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = 2 if len(rows[0]) > 3 else 1
-    return [
-        "  ".join(
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
