@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fast_core.config import AlgorithmConfig, RunConfig, Section
 from fast_core.config.meant import key_meant
-from fast_core.config.schema import REQUIRED, Key, keys, paths
+from fast_core.config.schema import REQUIRED, Key, keys, paths, summary
 from fast_core.config.yaml_text import inline
 from fast_core.errors import ConfigError
 
@@ -67,11 +67,11 @@ def _below(key: Key) -> type[Section] | None:
 
 
 def _group(title: str, kind: type[Section]) -> str:
-    lines = [f"{title}: {_summary(kind)}\n"]
+    lines = [f"{title}: {summary(kind)}\n"]
     for key in keys(kind).values():
         below = _below(key)
         head = key.name if below else f"{key.name} ({_default(key)})"
-        said = key.description or (_summary(below) if below else "")
+        said = key.description or (summary(below) if below else "")
         lines.append(_filled(f"  {head}: {said}"))
     return "\n".join(lines) + "\n"
 
@@ -91,10 +91,6 @@ def _leaf(path: str, found: Mapping[str, Key]) -> str:
 
 def _default(key: Key) -> str:
     return "required" if key.default is REQUIRED else inline(key.shown)
-
-
-def _summary(kind: type[Section]) -> str:
-    return (kind.__doc__ or "").partition("\n")[0]
 
 
 def _filled(text: str) -> str:

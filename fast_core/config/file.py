@@ -113,17 +113,26 @@ def read(
     source: str,
     resolved: bool = False,
     places: Mapping[str, str] = {},
+    place: str = COMMAND_LINE,
 ) -> RunConfig:
     """Read a configuration from a parsed file, whose tree the overrides change. See `load`.
 
-    ``places`` says where an override stands, by its dotted key; others on the command line.
+    ``places`` says where an override stands, by its dotted key; others in ``place``.
     """
-    algorithm = document.tree.get("algorithm")
+    tree = document.tree
+    algorithm = tree.get("algorithm")
     if resolved and isinstance(algorithm, dict) and isinstance(name := algorithm.get("name"), str):
         for key, value in algorithm_type(name).came_later.items():
             algorithm.setdefault(key, value)
-    origins = _Origins(source, document.lines, places)
-    return _made(document.tree, overrides, algorithm_type, origins)
+    origins = _Origins(source, document.lines, places, place)
+    _apply_all(overrides, tree, origins)
+    environment, given = tree.get("environment"), origins.overrides
+    if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
+        environment.pop("pickled", None)  # what it was is not meant any more
+    config = _Conversion(origins, algorithm_type).whole(RunConfig, _inherited(tree))
+    if broken := problems(config):
+        raise _error([problem.text(origins.of(problem.key)) for problem in broken])
+    return config
 
 
 def from_tree(
@@ -136,7 +145,8 @@ def from_tree(
     """Read a configuration from what YAML would hold, nested dicts. See `load`."""
     copied = plain(tree, "", source)
     assert isinstance(copied, dict)
-    return _made(copied, overrides, algorithm_type, _Origins(source, {}, place="overrides"))
+    document = config_yaml.Document(copied, {})
+    return read(document, overrides, algorithm_type, source=source, place="overrides")
 
 
 def environment_from_tree(tree: Mapping[str, object], *, source: str) -> EnvironmentConfig:
@@ -145,13 +155,9 @@ def environment_from_tree(tree: Mapping[str, object], *, source: str) -> Environ
     def no_algorithm(name: str) -> type[AlgorithmConfig]:
         raise AssertionError("an environment has no algorithm")
 
+    key = "environment"
     conversion = _Conversion(_Origins(source, {}), no_algorithm)
-    config = conversion.section(
-        EnvironmentConfig, plain(tree, "environment", source), "environment"
-    )
-    if conversion.errors or not isinstance(config, EnvironmentConfig):
-        raise _error(conversion.errors)
-    return config
+    return conversion.whole(EnvironmentConfig, plain(tree, key, source), key)
 
 
 def plain(value: object, path: str, source: str) -> object:
@@ -194,26 +200,6 @@ def _where_it_goes(path: str, value: object) -> str:
     )
 
 
-def _made(
-    tree: dict[str, object],
-    overrides: Sequence[str],
-    algorithm_type: AlgorithmType,
-    origins: _Origins,
-) -> RunConfig:
-    _apply_all(overrides, tree, origins)
-    environment, given = tree.get("environment"), origins.overrides
-    if "environment.id" in given and not _PICKLED & given.keys() and isinstance(environment, dict):
-        environment.pop("pickled", None)  # what it was is not meant any more
-    conversion = _Conversion(origins, algorithm_type)
-    config = conversion.section(RunConfig, _inherited(tree), "")
-    if conversion.errors or config is None:
-        raise _error(conversion.errors)
-    assert isinstance(config, RunConfig)
-    if broken := problems(config):
-        raise _error([problem.text(origins.of(problem.key)) for problem in broken])
-    return config
-
-
 def read_section(
     kind: type[S],
     document: config_yaml.Document,
@@ -225,12 +211,7 @@ def read_section(
     """Read a file that mirrors another type than `RunConfig`; it is refused in the same words."""
     origins = _Origins(source, document.lines)
     _apply_all(overrides, document.tree, origins)
-    conversion = _Conversion(origins, algorithm_type)
-    section = conversion.section(kind, document.tree, "")
-    if conversion.errors or section is None:
-        raise _error(conversion.errors)
-    assert isinstance(section, kind)
-    return section
+    return _Conversion(origins, algorithm_type).whole(kind, document.tree)
 
 
 def validate(config: RunConfig, source: str = "this configuration") -> None:
@@ -402,6 +383,17 @@ class _Conversion:
         self._algorithm_type = algorithm_type
         self._known = list(paths(RunConfig))
 
+    def whole(self, kind: type[S], tree: object, path: str = "") -> S:
+        """Convert all of it.
+
+        Raises:
+            ConfigError: Something in it is wrong; all is listed.
+        """
+        made = self.section(kind, tree, path)
+        if self.errors or not isinstance(made, kind):
+            raise _error(self.errors)
+        return made
+
     def section(self, kind: type[Section], tree: object, path: str) -> Section | None:
         """Convert a group of keys; None if anything in it is wrong."""
         if tree is None:
@@ -504,7 +496,7 @@ class _Conversion:
             return None
 
     def _wrong(self, path: str, must: str, value: object, remedy: str) -> None:
-        problem = Problem(path or "the configuration", must, _show(value), remedy)
+        problem = Problem(path or "the configuration", must, remedy, _show(value))
         self.errors.append(problem.text(self._origins.of(path)))
 
 

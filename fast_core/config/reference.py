@@ -21,7 +21,7 @@ from fast_core.config import (
     StopConfig,
     WrapperConfig,
 )
-from fast_core.config.schema import REQUIRED, Key, keys
+from fast_core.config.schema import REQUIRED, Key, keys, summary
 from fast_core.config.yaml_text import inline
 
 AlgorithmTypes = Mapping[str, type[AlgorithmConfig]]
@@ -65,7 +65,7 @@ def _groups(section: type[Section], path: str, title: str) -> Iterator[str]:
     described = keys(section)
     values = [key for key in described.values() if key.section is None]
     if values and section is not AlgorithmConfig:
-        yield f"## {title}\n\n{_summary(section)}\n\n{_table(values)}"
+        yield f"## {title}\n\n{summary(section)}\n\n{_table(values)}"
     for key in described.values():
         if key.section is not None:
             below = f"{path}.{key.name}" if path else key.name
@@ -74,10 +74,6 @@ def _groups(section: type[Section], path: str, title: str) -> Iterator[str]:
         if key.items is not None:
             below = f"{path}.{key.name}" if path else key.name
             yield from _groups(key.items, below, f"{below}, each item")
-
-
-def _summary(section: type[Section]) -> str:
-    return (section.__doc__ or "").partition("\n")[0]
 
 
 def _table(values: list[Key]) -> str:
@@ -101,13 +97,13 @@ def _lines(
     indent = "  " * depth
     for key in keys(section).values():
         if key.section is not None and key.default is None:
-            text = f"{_summary(key.section)} null: off; {{}}: on with its defaults."
+            text = f"{summary(key.section)} null: off; {{}}: on with its defaults."
             yield from _comment(text, indent)
             yield f"{indent}{key.name}: null\n"
             continue
         if key.section is not None:
             kind = algorithm if key.section is AlgorithmConfig else key.section
-            yield f"\n{indent}# {_summary(kind)}\n{indent}{key.name}:\n"
+            yield f"\n{indent}# {summary(kind)}\n{indent}{key.name}:\n"
             yield from _lines(kind, depth + 1, name, algorithm)
             continue
         yield from _comment(f"{key.description} Value: {key.allowed}.", indent)

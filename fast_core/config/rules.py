@@ -15,6 +15,7 @@ MOST_STEPS = 1000
 MOST_SHARDS = 16_384  # each process lays out memory for as many env nodes
 MOST_GROUPS = 2 * MOST_SHARDS  # and for what each group of each shard asks
 NAME_LENGTH = 200
+_RESTARTED = ("env", "policy", "replay", "evaluator", "optimizer")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_BYTES = 255  # what Linux and macOS file systems take for one folder name
 
@@ -25,14 +26,14 @@ class Problem(NamedTuple):
     Attributes:
         key: Dotted key.
         must: What it must be, as a predicate.
-        got: The value, as the user would recognise it.
         remedy: What to do, a sentence.
+        got: The value, as the user would recognise it; empty: as it stands at the key.
     """
 
     key: str
     must: str
-    got: str
     remedy: str
+    got: str = ""
 
     def text(self, origin: str) -> str:
         """The message, with the place that the value came from."""
@@ -42,7 +43,7 @@ class Problem(NamedTuple):
 def problems(config: RunConfig) -> list[Problem]:
     """Everything that is wrong with a configuration whose single values are all allowed."""
     learning = _replay(config) if config.replays else _no_replay(config)
-    return [
+    found = [
         *_name(config),
         *_environments(config),
         *_stop(config),
@@ -56,6 +57,13 @@ def problems(config: RunConfig) -> list[Problem]:
         *_recording(config),
         *learning,
     ]
+    return [each._replace(got=each.got or repr(_value(config, each.key))) for each in found]
+
+
+def _value(config: object, key: str) -> object:
+    for name in key.split("."):
+        config = getattr(config, name)
+    return config
 
 
 def _name(config: RunConfig) -> Iterator[Problem]:
@@ -65,12 +73,12 @@ def _name(config: RunConfig) -> Iterator[Problem]:
             "name",
             "must be usable as a folder name: not empty, no slash or backslash, no leading dot, "
             "no control characters",
-            got,
             "Choose another name; the folder above it is `directory`.",
+            got,
         )
     elif len(name) > NAME_LENGTH or len(name.encode()) > NAME_BYTES:
         must = f"must have at most {NAME_LENGTH} characters and {NAME_BYTES} bytes"
-        yield Problem("name", must, f"{len(name)} and {len(name.encode())}", "Shorten it.")
+        yield Problem("name", must, "Shorten it.", f"{len(name)} and {len(name.encode())}")
 
 
 def _environments(config: RunConfig) -> Iterator[Problem]:
@@ -81,7 +89,6 @@ def _environments(config: RunConfig) -> Iterator[Problem]:
             "environment.no_reward_penalty",
             "can be set only with environment.no_reward_timeout_steps, which is null: nothing is "
             "cut",
-            repr(environment.no_reward_penalty),
             "Remove it, or set environment.no_reward_timeout_steps.",
         )
     for name, environment in config.evaluation.environments.items():
@@ -95,30 +102,30 @@ def _environment(key: str, environment: EnvironmentConfig) -> Iterator[Problem]:
         yield Problem(
             f"{key}.backend",
             f"must be {', '.join(BACKENDS)}, or a class of yours as 'package.module:Class'",
-            repr(environment.backend),
             meant or "Leave it out for gymnasium.",
+            repr(environment.backend),
         )
     if environment.pickled is not None and not environment.one_by_one:
         yield Problem(
             f"{key}.backend",
             "must be gymnasium for an environment that is a Python object",
-            repr(environment.backend),
             "Leave it out, or register the environment and give its id.",
+            repr(environment.backend),
         )
     for name in environment.attributes:
         if not name.isidentifier():
             yield Problem(
                 f"{key}.attributes",
                 "must have names of attributes",
-                repr(name),
                 "Rename it as Python code would call it.",
+                repr(name),
             )
     if environment.attributes and environment.atari:
         yield Problem(
             f"{key}.attributes",
             f"can't be combined with {key}.atari, whose environments have no attributes to set",
-            repr(environment.attributes),
             f"Remove it, or use {key}.kwargs for what stays as it is.",
+            repr(environment.attributes),
         )
 
 
@@ -128,14 +135,13 @@ def _stop(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "stop",
             "must have at least one of env_steps, updates, time_s, score",
-            "none",
             "Set one, for instance `stop: {env_steps: 1000000}`.",
+            "none",
         )
     if stop.score is not None and config.evaluation.every_env_steps is None:
         yield Problem(
             "stop.score",
             "needs evaluations, which evaluation.every_env_steps: null turns off",
-            repr(stop.score),
             "Set evaluation.every_env_steps or remove stop.score.",
         )
 
@@ -146,8 +152,8 @@ def _evaluation(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "evaluation.enable_async_eval",
             "is the older name of evaluation.mode, which is 'sync'",
-            "true",
             "Leave it out, or set mode to async.",
+            "true",
         )
     key = "evaluation.environments"
     for name, environment in evaluation.environments.items():
@@ -156,31 +162,30 @@ def _evaluation(config: RunConfig) -> Iterator[Problem]:
                 key,
                 "must have names of 1 to 64 letters, digits, '_' or '-', the first a letter or "
                 "digit: they name curves and files",
-                repr(name),
                 "Rename it.",
+                repr(name),
             )
         if environment.pickled not in (None, config.environment.pickled):
             yield Problem(
                 f"{key}.{name}.pickled",
                 f"must be that of `environment`, {config.environment.pickled!r}, or null: a run "
                 "keeps one such file",
-                repr(environment.pickled),
                 "Remove it, or give the `id` of another environment.",
+                repr(environment.pickled),
             )
         if environment.step_timeout_s != config.environment.step_timeout_s:
             yield Problem(
                 f"{key}.{name}.step_timeout_s",
                 "can't differ from environment.step_timeout_s, which is "
                 f"{config.environment.step_timeout_s}: there is one limit for all steps",
-                repr(environment.step_timeout_s),
                 "Remove it, or raise environment.step_timeout_s.",
+                repr(environment.step_timeout_s),
             )
     if evaluation.score_on is not None and evaluation.score_on not in evaluation.environments:
         named = ", ".join(map(repr, evaluation.environments)) or "none is there"
         yield Problem(
             "evaluation.score_on",
             f"must name one of evaluation.environments ({named}), or be null for `environment`",
-            repr(evaluation.score_on),
             "Change it, or leave it out.",
         )
 
@@ -194,15 +199,14 @@ def _schedules(config: RunConfig) -> Iterator[Problem]:
                 f"algorithm.{name}",
                 "can be 'linear' only when horizon_env_steps or stop.env_steps says how far the "
                 "line goes",
-                "'linear' without either",
                 "Set stop.env_steps or make the schedule constant.",
+                "'linear' without either",
             )
         elif limit is not None and limit > horizon:
             yield Problem(
                 "stop.env_steps",
                 f"can't be beyond horizon_env_steps, which is {horizon}, where algorithm.{name} is "
                 "'linear': it is 0 from there on, so nothing would be learned",
-                repr(limit),
                 f"Stretch the line with horizon_env_steps={limit}, or go on with "
                 f"algorithm.{name}=constant.",
             )
@@ -218,7 +222,6 @@ def _policy(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "policy.backend",
             f"must be torch or auto with {what}: NumPy computes in fp32 on the CPU",
-            "'numpy'",
             "Set it to torch.",
         )
 
@@ -234,7 +237,6 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "rollout.shards",
             f"must be at most {MOST_SHARDS}: what a shard costs, it costs in each process",
-            repr(shards),
             f"Put more environments into each: with rollout.envs_per_shard {envs} it may be "
             f"{-(-config.envs // envs)}.",
         )
@@ -244,21 +246,18 @@ def _nodes(config: RunConfig) -> Iterator[Problem]:
             "policy.groups",
             f"must be at most {most} with rollout.shards {shards}: what a group costs, it costs in "
             "each process",
-            repr(config.policy.groups),
             "Two take turns already.",
         )
     if placement != "env" and config.nodes.policy.count > shards:
         yield Problem(
             "nodes.policy.count",
             f"must be at most rollout.shards, which is {shards}: a shard asks one policy node",
-            repr(config.nodes.policy.count),
             f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
         )
     if isinstance(count, int) and count > shards:
         yield Problem(
             "nodes.env.count",
             f"must be at most rollout.shards, which is {shards}: a shard is executed by one node",
-            repr(count),
             f"Lower it to {shards}, or raise rollout.shards (results depend on it).",
         )
 
@@ -270,22 +269,20 @@ def _restarts(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "supervision.env_restarts",
             f"is the older name of supervision.restarts.env, which is {restarts.env}",
-            repr(older),
             "Set it to 0, or both alike.",
         )
     if restarts.max_backoff_s < restarts.backoff_s:
         yield Problem(
             "supervision.restarts.max_backoff_s",
             f"must be at least supervision.restarts.backoff_s, which is {restarts.backoff_s:g}",
-            f"{restarts.max_backoff_s:g}",
             f"Raise it to {restarts.backoff_s:g}, or lower the other.",
+            f"{restarts.max_backoff_s:g}",
         )
-    deaths = (restarts.policy, restarts.replay, restarts.evaluator, restarts.optimizer)
-    if restarts.on_error == "restart" and not (supervision.env_deaths or any(deaths)):
+    deaths = [supervision.env_deaths, *(getattr(restarts, kind) for kind in _RESTARTED)]
+    if restarts.on_error == "restart" and not any(deaths):
         yield Problem(
             "supervision.restarts.on_error",
             "can be restart only if some kind of node may be started anew; all budgets are 0",
-            "'restart'",
             "Set a budget, such as supervision.restarts.env=5, or on_error to end.",
         )
 
@@ -297,7 +294,6 @@ def _degree(config: RunConfig) -> Iterator[Problem]:
             "scheduler.off_policy_degree",
             f"can be legacy-auto only for an algorithm with the key algorithm.{key}, by which the "
             f"buffer is divided; {config.algorithm.name!r} has none",
-            "'legacy-auto'",
             "Set a number, or -1 to let the run choose.",
         )
 
@@ -310,7 +306,6 @@ def _optimizers(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "nodes.optimizer.max_gradient_staleness",
             "must be null or at least 0",
-            repr(staleness),
             "Set 0 for gradients that are never stale, null for nodes.optimizer.count - 1.",
         )
     if optimizer.count == 1:
@@ -320,14 +315,12 @@ def _optimizers(config: RunConfig) -> Iterator[Problem]:
             "nodes.optimizer.count",
             f"must be 1: {config.algorithm.name!r} learns from rollouts, and only algorithms that "
             "learn from replay share the work",
-            repr(optimizer.count),
             "Set it to 1, and nodes.optimizer.threads to use more cores.",
         )
     if optimizer.update == "allreduce" and staleness is not None:
         yield Problem(
             "nodes.optimizer.max_gradient_staleness",
             "can be set only with nodes.optimizer.update async: averaged gradients are never stale",
-            repr(staleness),
             "Remove it, or set nodes.optimizer.update to async.",
         )
     yield from _collective(config)
@@ -335,14 +328,13 @@ def _optimizers(config: RunConfig) -> Iterator[Problem]:
 
 def _collective(config: RunConfig) -> Iterator[Problem]:
     optimizer, key = config.nodes.optimizer, "nodes.optimizer.collective"
-    collective, got = optimizer.collective, repr(optimizer.collective)
+    collective = optimizer.collective
     if collective not in ("gloo", "nccl"):
         return
     if optimizer.update == "async":
         yield Problem(
             key,
             "must be auto or shared with nodes.optimizer.update async, which averages nothing",
-            got,
             "Remove it, or set nodes.optimizer.update to allreduce.",
         )
     if config.mode == "inline":
@@ -350,14 +342,12 @@ def _collective(config: RunConfig) -> Iterator[Problem]:
             key,
             "must be auto or shared with mode inline, where one thread is every optimizer and "
             "can't wait for itself",
-            got,
             "Set it to shared, or mode to process.",
         )
     if collective == "nccl" and not optimizer.device.startswith("cuda"):
         yield Problem(
             key,
             f"can be nccl only with a CUDA device; nodes.optimizer.device is {optimizer.device!r}",
-            got,
             "Set it to auto, or nodes.optimizer.device to cuda.",
         )
 
@@ -369,11 +359,7 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
     optimizer, restarts = config.nodes.optimizer, config.supervision.restarts
     deaths = {
         "supervision.env_restarts": config.supervision.env_restarts,
-        "supervision.restarts.env": restarts.env,
-        "supervision.restarts.policy": restarts.policy,
-        "supervision.restarts.replay": restarts.replay,
-        "supervision.restarts.evaluator": restarts.evaluator,
-        "supervision.restarts.optimizer": restarts.optimizer,
+        **{f"supervision.restarts.{kind}": getattr(restarts, kind) for kind in _RESTARTED},
     }
     averages = optimizer.count > 1 and optimizer.update == "allreduce"
     beyond = {
@@ -395,25 +381,25 @@ def _recording(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "diagnostics.schedule",
             f"does not record runs with {key} {value} yet",
-            "true",
             f"Set it to false, or {key} to {instead}.",
+            "true",
         )
 
 
 def _no_replay(config: RunConfig) -> Iterator[Problem]:
     """What only a replay obeys would be ignored in silence."""
-    name, asked = config.algorithm.name, []
-    for key in ReplayConfig.__struct_fields__:
-        if getattr(config.replay, key) != getattr(ReplayConfig(), key):
-            asked.append((f"replay.{key}", getattr(config.replay, key)))
-    ratio = config.scheduler.replay_ratio
-    if ratio != SchedulerConfig().replay_ratio:
-        asked.append(("scheduler.replay_ratio", ratio))
-    for key, value in asked:
+    changed = [
+        f"replay.{key}"
+        for key in ReplayConfig.__struct_fields__
+        if getattr(config.replay, key) != getattr(ReplayConfig(), key)
+    ]
+    if config.scheduler.replay_ratio != SchedulerConfig().replay_ratio:
+        changed.append("scheduler.replay_ratio")
+    for key in changed:
         yield Problem(
             key,
-            f"can be set only for algorithms that learn from replay; {name!r} learns from rollouts",
-            repr(value),
+            "can be set only for algorithms that learn from replay; "
+            f"{config.algorithm.name!r} learns from rollouts",
             "Remove it, or choose another algorithm.name.",
         )
 
@@ -424,7 +410,6 @@ def _replay(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "scheduler.replay_ratio",
             f"must be at most {MOST_STEPS} optimizer steps for each environment step",
-            repr(ratio),
             "Lower it.",
         )
     if replay.capacity < replay.learning_starts:
@@ -432,7 +417,6 @@ def _replay(config: RunConfig) -> Iterator[Problem]:
             "replay.capacity",
             f"must be at least replay.learning_starts, which is {replay.learning_starts}: that "
             "many rows are collected before the first update",
-            repr(replay.capacity),
             "Raise it, or lower replay.learning_starts.",
         )
     limit = config.stop.env_steps
@@ -444,6 +428,5 @@ def _replay(config: RunConfig) -> Iterator[Problem]:
             "stop.env_steps",
             f"must leave room for an update: replay.learning_starts is {replay.learning_starts} "
             f"and scheduler.replay_ratio {ratio}, so the run would end before it learns",
-            repr(limit),
             "Raise it, or lower replay.learning_starts.",
         )

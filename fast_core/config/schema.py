@@ -126,6 +126,11 @@ def _sections(kinds: list[inspect.Type]) -> list[type[Section]]:
     return [kind for kind in found if issubclass(kind, Section)] if len(found) == 1 else []
 
 
+def summary(section: type[object]) -> str:
+    """The first line of what is said of a group."""
+    return (section.__doc__ or "").partition("\n")[0]
+
+
 def _bare(info: inspect.Type) -> inspect.Type:
     return _bare(info.type) if isinstance(info, inspect.Metadata) else info
 
@@ -138,9 +143,7 @@ def _members(info: inspect.Type) -> list[inspect.Type]:
 def _description(info: inspect.Type) -> str:
     if isinstance(info, inspect.Metadata):
         return str((info.extra_json_schema or {}).get("description", "")) or _description(info.type)
-    return (
-        (info.cls.__doc__ or "").partition("\n")[0] if isinstance(info, inspect.StructType) else ""
-    )
+    return summary(info.cls) if isinstance(info, inspect.StructType) else ""
 
 
 def describe(info: inspect.Type) -> str:
