@@ -147,8 +147,15 @@ def _write_pt2(job: Job, path: Path) -> None:
 
 def _open_pt2(path: Path, interface: Interface) -> Answer:
     with quiet():
-        module = torch.export.load(path).module()
-    return lambda inputs: arrays(module(*tensors(inputs)))
+        return _answers(torch.export.load(path).module())
+
+
+def _answers(module: nn.Module) -> Answer:
+    def answer(inputs: Sequence[Array]) -> Sequence[Array]:
+        with quiet():
+            return arrays(module(*tensors(inputs)))
+
+    return answer
 
 
 def _write_ts(job: Job, path: Path) -> None:
@@ -166,13 +173,7 @@ def _write_ts(job: Job, path: Path) -> None:
 
 def _open_ts(path: Path, interface: Interface) -> Answer:
     with quiet():
-        module = torch.jit.load(path)  # type: ignore[no-untyped-call]
-
-    def answer(inputs: Sequence[Array]) -> Sequence[Array]:
-        with quiet():
-            return arrays(module(*tensors(inputs)))
-
-    return answer
+        return _answers(torch.jit.load(path))  # type: ignore[no-untyped-call]
 
 
 def _write_h(job: Job, path: Path) -> None:

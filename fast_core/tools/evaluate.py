@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fast_core.envs.drawing.video_file import DEFAULT_FPS, VideoFile
 from fast_core.envs.instance import Instance
@@ -94,11 +95,11 @@ def evaluate_run(
         shown = Shown(
             policy,
             setting,
+            mode,
+            video,
             episodes=episodes,
             seed=seed,
             repeat=repeat,
-            mode=mode,
-            video=video,
             explore=explore,
             trajectories=trajectories,
         )
@@ -139,16 +140,14 @@ class Shown:
         self,
         policy: Policy,
         setting: Setting,
-        *,
-        episodes: int | None = None,
-        seed: int | None = None,
-        repeat: bool = False,
-        mode: Mode | None = None,
+        mode: Mode | None,
         video: Path | None = None,
-        explore: bool = False,
-        trajectories: Trajectories | None = None,
+        **played: Any,
     ) -> None:
-        """Make the environments; a single one, that draws, with ``mode``."""
+        """Make the environments; a single one, that draws, with ``mode``.
+
+        ``played`` is what else `Playing` takes.
+        """
         self.video = None if video is None else VideoFile(video)
         self._environment, self._mode = setting.environment, mode
         self._drawn = False
@@ -157,16 +156,8 @@ class Shown:
             drawn = drawing(setting.environment, mode, Place(setting.number))
             setting = replace(setting, environment=drawn)
         with self._explained():
-            self.playing = Playing(
-                policy,
-                setting,
-                episodes=episodes,
-                seed=seed,
-                repeat=repeat,
-                explore=explore,
-                watch=None if mode is None else self._watch,
-                trajectories=trajectories,
-            )
+            watch = None if mode is None else self._watch
+            self.playing = Playing(policy, setting, watch=watch, **played)
 
     def step(self) -> bool:
         """Step every open episode; whether any is open still."""

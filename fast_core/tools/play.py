@@ -75,7 +75,7 @@ def watch(path: Path, checkpoint: str | None, modules: Sequence[str] = ()) -> in
         interrupts.raises = True
         setting = setting_of(policy)
         mode = watch_mode(setting.environment)
-        playing = Shown(policy, setting, episodes=EPISODES, mode=mode)
+        playing = Shown(policy, setting, mode, episodes=EPISODES)
         try:
             while not (interrupts.count or window_closed()):
                 if not playing.step():

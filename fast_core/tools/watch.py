@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import html
 import os
 import select
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ from fast_core.system.text import harmless
 
 if TYPE_CHECKING:
     from fast_core.dashboard.files import RunOnFile
+    from fast_core.dashboard.folder_page import FolderServer
+    from fast_core.dashboard.server import PageServer
     from fast_core.policy.policy import Policy
 
 LOOK_S = 1.0
@@ -76,19 +79,10 @@ def watch_folder(folder: Path, *, host: str, port: int | None, opens: bool) -> i
     page = _page(host, port)
     # here, because it imports what the page is served with
     from fast_core.dashboard.folder_page import FolderServer
-    from fast_core.dashboard.serving import listen
 
-    with Interrupts() as interrupts:
-        listening, made = listen(page.host, page.port), made_token()
-        server = FolderServer(folder, listening, page.host, token=token() or made, warn=_warn)
-        try:
-            found = sum(1 for _ in find_runs(folder))
-            write_result(f"{found} run{'' if found == 1 else 's'} in {folder}")
-            served = Served(server.url, server.port, os.getpid(), made)
-            stay(served, page.port, server.check, interrupts, opens=opens)
-        finally:
-            server.close("it is not watched any more")
-    return 0
+    found = sum(1 for _ in find_runs(folder))
+    told = f"{found} run{'' if found == 1 else 's'} in {folder}"
+    return _serve(functools.partial(FolderServer, folder), page, told, opens=opens)
 
 
 def watch_run(path: Path, *, host: str, port: int | None, opens: bool, plays: bool = False) -> int:
@@ -109,22 +103,31 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool, plays: bo
     # here, because they import what the page is served with
     from fast_core.dashboard.files import RunOnFile
     from fast_core.dashboard.server import PageServer
+
+    source = RunOnFile(run) if policy is None else _played(run, policy)
+    told = f"{short(run.path)} {'goes on' if source.facts.running else 'has ended'}\n"
+    told += source.hello().why_no_frames or "its policy plays while somebody looks"
+    serve = functools.partial(PageServer, source)
+    return _serve(serve, page, told, source.check, opens=opens)
+
+
+def _serve(
+    make: Callable[..., FolderServer | PageServer],
+    page: DashboardConfig,
+    told: str,
+    *checks: Callable[[], object],
+    opens: bool,
+) -> int:
+    """Serve what ``make`` makes, and say so; until Ctrl-C."""
     from fast_core.dashboard.serving import listen
 
     with Interrupts() as interrupts:
         listening, made = listen(page.host, page.port), made_token()
-        source = RunOnFile(run) if policy is None else _played(run, policy)
-        server = PageServer(source, listening, page.host, token=token() or made, warn=_warn)
+        server = make(listening, page.host, token=token() or made, warn=_warn)
         try:
-            write_result(f"{short(run.path)} {'goes on' if source.facts.running else 'has ended'}")
-            write_result(source.hello().why_no_frames or "its policy plays while somebody looks")
+            write_result(told)
             served = Served(server.url, server.port, os.getpid(), made)
-
-            def check() -> None:
-                server.check()
-                source.check()
-
-            stay(served, page.port, check, interrupts, opens=opens)
+            stay(served, page.port, (server.check, *checks), interrupts, opens=opens)
         finally:
             server.close("it is not watched any more")
     return 0
@@ -155,14 +158,19 @@ def _played(run: RunDirectory, policy: Policy) -> RunOnFile:
 
 
 def stay(
-    served: Served, port: int, check: Callable[[], None], interrupts: Interrupts, *, opens: bool
+    served: Served,
+    port: int,
+    checks: Sequence[Callable[[], object]],
+    interrupts: Interrupts,
+    *,
+    opens: bool,
 ) -> None:
     """Say where a page is served, and come back after Ctrl-C.
 
     Args:
         served: Where it is.
         port: The port that was asked for.
-        check: Called now and then; raises if the page is not served any more.
+        checks: Called now and then; one raises if the page is not served any more.
         interrupts: Signals that end it.
         opens: Whether a browser is to show it.
     """
@@ -175,7 +183,8 @@ def stay(
     with shown(served) if opens else contextlib.nullcontext():
         while not interrupts.count:
             select.select([interrupts.fileno()], [], [], LOOK_S)
-            check()
+            for check in checks:
+                check()
 
 
 @contextlib.contextmanager
