@@ -52,6 +52,11 @@ class Checkpoint:
     version: int
     env_steps: int
 
+    @classmethod
+    def _of(cls, path: Path) -> Checkpoint:
+        manifest = from_json(read_regular(path / MANIFEST), Manifest)
+        return cls(path, manifest.version, manifest.env_steps)
+
 
 class Run:
     """A run that has ended, or goes on in some process.
@@ -115,10 +120,8 @@ class Run:
         """Its whole checkpoints, the oldest first."""
         found = []
         for name in complete_names(self._files.checkpoints):
-            path = self._files.checkpoints / name
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # dropped meanwhile
-                manifest = from_json(read_regular(path / MANIFEST), Manifest)
-                found.append(Checkpoint(path, manifest.version, manifest.env_steps))
+                found.append(Checkpoint._of(self._files.checkpoints / name))
         return found
 
     @property
@@ -179,9 +182,7 @@ class Run:
         Raises:
             ConfigError: It does not run, has trained nothing yet, or can't be saved; says why.
         """
-        path = Path(client.save(self._files).path)
-        manifest = from_json(read_regular(path / MANIFEST), Manifest)
-        return Checkpoint(path, manifest.version, manifest.env_steps)
+        return Checkpoint._of(Path(client.save(self._files).path))
 
     def __fspath__(self) -> str:
         return str(self.directory)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
+
 from fast_core.events import RolloutOrder, RolloutReady, Trained
 from fast_core.integrations.statistics import Statistics
 from fast_core.scheduler.degree import effective_share
@@ -291,7 +293,6 @@ class Coordinator:
     def statistics(self, now_s: float | None = None) -> Statistics:
         """The counters; time has gone on to ``now_s``, or stands at the last event."""
         flow, settled, tickets = self._flow, self._flow.settled, self._flow.tickets
-        sides = flow.times.sides(now_s)
         return Statistics(
             mode=flow.way,
             degree=self.degree,
@@ -305,10 +306,7 @@ class Coordinator:
             lag_now=settled.lag_last,
             lag_mean=settled.lag_sum / max(tickets.settled, 1),
             lag_max=settled.lag_max,
-            collecting_s=sides.collecting_s,
-            collecting_waits_s=sides.collecting_waits_s,
-            training_s=sides.training_s,
-            training_waits_s=sides.training_waits_s,
+            **msgspec.structs.asdict(flow.times.sides(now_s)),
             evaluations_run=self._evaluated,
             evaluations_coalesced=self._coalesced,
             ess=effective_share(flow.reported),

@@ -270,8 +270,8 @@ class Crew:
             me.busy = False
             if not isinstance(error, NodeFailed):
                 told = "".join(traceback.format_exception(without_ours(error)))
-                text = f"{me.name} raised in {me.call}:\n{told}"
-                error = _caused(NodeFailed(text), error)
+                failed = NodeFailed(f"{me.name} raised in {me.call}:\n{told}")
+                failed.__cause__, error = error, failed
             self._end(error)
 
     def _wait_for(self, take: Callable[[], Step | None]) -> Step | None:
@@ -323,8 +323,3 @@ class Crew:
 
     def _hangs(self, error: BaseException | None) -> bool:
         return error is not None and error is not self._failure and isinstance(error, NodeFailed)
-
-
-def _caused(error: NodeFailed, cause: BaseException) -> NodeFailed:
-    error.__cause__ = cause
-    return error

@@ -71,7 +71,7 @@ def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) ->
 def survives_early(session: Session, error: LostEarly) -> bool:
     """Whether a run goes on although this node is gone before it has got its plan.
 
-    A new run does so for optimizers alone; see `fast_core.scheduler.comeback`.
+    A new run does so for optimizers alone; see `Life.comes_back`.
     """
     role = _possible(session.config).get(error.node)
     deaths: Mapping[str, int] = {}

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -456,12 +456,8 @@ def _algorithm(file: PolicyFile, where: str) -> AlgorithmConfig:
     try:
         return msgspec.convert({**kind.came_later, **file.algorithm}, kind)
     except msgspec.ValidationError as error:
-        _refuse_keys(where, str(name), file.origin.fastloop, error)
-
-
-def _refuse_keys(where: str, name: str, written: str, error: Exception) -> NoReturn:
-    raise CheckpointError(
-        f"the policy {where} has a configuration that the algorithm {name!r} does not take: "
-        f"{error}. FastLoop {written} wrote it; load it with that one, or with the code of the "
-        "algorithm that trained it."
-    ) from error
+        raise CheckpointError(
+            f"the policy {where} has a configuration that the algorithm {name!r} does not take: "
+            f"{error}. FastLoop {file.origin.fastloop} wrote it; load it with that one, or with "
+            "the code of the algorithm that trained it."
+        ) from error

@@ -30,10 +30,10 @@ class Acting:
     ):
         """Shard ``S`` begins with policy node ``S`` modulo their number."""
         self.loads = Loads("request") if balance else None
-        self.crew = Crew(nodes, spare)
+        self.held: dict[str, list[int]] = {}
+        self.crew = Crew(nodes, spare, "policy", self.held)
         self._ledger = ledger
         self._ranks = {name: rank for rank, name in enumerate((*nodes, *spare))}
-        self.held: dict[str, list[int]] = {}
         self._nodes: list[str] = []
         self._told: set[int] = set()  # shards whose policy node was told to leave them
         if nodes:

@@ -6,40 +6,12 @@ simulated. An event costs time in proportion to the shards it touches, never to 
 
 from __future__ import annotations
 
-from fast_core.events import (
-    AbandonCheckpoint,
-    Acted,
-    Asked,
-    Changed,
-    CheckpointWritten,
-    CommitCheckpoint,
-    Envelope,
-    Evaluated,
-    Event,
-    Failed,
-    Followed,
-    Late,
-    LauncherEvent,
-    Left,
-    NodeExited,
-    Noted,
-    Ready,
-    Requested,
-    Restoring,
-    RolloutReady,
-    Saved,
-    ScaleRequested,
-    SnapshotTaken,
-    StopRequested,
-    Tell,
-    Tick,
-    Told,
-    Trained,
-    Transformed,
-)
+from collections.abc import Callable
+from typing import Any
+
+from fast_core import events
 from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
-from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.decisions import (
     advance,
     begin,
@@ -76,7 +48,7 @@ class Scheduler:
         """
         self._life = Life(settings, None if state is None else SavedState(state))
 
-    def handle(self, event: Event | LauncherEvent, now_s: float) -> list[Send]:
+    def handle(self, event: events.Event | events.LauncherEvent, now_s: float) -> list[Send]:
         """Take one event at the time ``now_s``; returns what is to be sent, in order."""
         run = self._life
         run.now_s = now_s
@@ -94,10 +66,10 @@ class Scheduler:
                 advance(run)
         return run.take_outbox()
 
-    def survives(self, event: Event | LauncherEvent) -> bool:
+    def survives(self, event: events.Event | events.LauncherEvent) -> bool:
         """Whether the run goes on although this event says that a node is gone."""
         run = self._life
-        if not isinstance(event, NodeExited) or run.ended:
+        if not isinstance(event, events.NodeExited) or run.ended:
             return False
         if event.node in run.optional.names:
             return True
@@ -105,9 +77,9 @@ class Scheduler:
             return False
         return run.restarts.knows(event) or run.restarts.survives(event)
 
-    def spares(self, event: Event | LauncherEvent) -> bool:
+    def spares(self, event: events.Event | events.LauncherEvent) -> bool:
         """Whether this is about a node that is no part of the run, not yet or not any more."""
-        if self._life.ended or not isinstance(event, Failed | NodeExited):
+        if self._life.ended or not isinstance(event, events.Failed | events.NodeExited):
             return False
         crew = self._life.crew_of(event.node)
         return event.node in crew.retired or event.node in crew.joining
@@ -156,69 +128,18 @@ def _earlier(at_s: float | None, other_s: float | None) -> float | None:
     return at_s
 
 
-def _dispatch(run: Life, event: Event | LauncherEvent) -> None:
+def _dispatch(run: Life, event: events.Event | events.LauncherEvent) -> None:
     fault = _users_fault(run, event)
     if fault is not None:
         _fail_for(run, event, fault)
         return
-    match event:
-        case RolloutReady():
-            _rollout_ready(run, event)
-        case Transformed():
-            _transformed(run, event)
-        case Envelope():
-            _envelope(run, event)
-        case Followed():
-            _followed(run, event)
-        case Trained():
-            _trained(run, event)
-        case SnapshotTaken():
-            _snapshot_taken(run, event)
-        case Evaluated():
-            _evaluated(run, event)
-        case Changed():
-            if not run.changes.changed(event):
-                run.counters.stale += 1
-        case Noted():
-            if not run.checkpoints.noted(event):
-                run.counters.stale += 1
-        case Saved():
-            _saved(run, event)
-        case CheckpointWritten():
-            _checkpoint_written(run, event)
-        case Acted():
-            run.acting.acted(event)
-        case Left():
-            if run.acting.awaits(event):
-                scaling.hand_over(run, event.shard)
-            else:
-                run.counters.stale += 1
-        case Restoring():
-            _restoring(run, event)
-        case Ready():
-            _ready(run, event)
-        case NodeExited():
-            _exited(run, event)
-        case Failed():
-            _failed(run, event)
-        case StopRequested():
-            _stop_requested(run, event)
-        case Told():
-            _told(run, event)
-        case ScaleRequested():
-            scaling.scale(run, event)
-        case Requested():
-            _do_what_was_asked(run, event.asked)
-        case Tick(idle_since_s):
-            check_start_timeout(run)
-            check_standstill(run, idle_since_s)
-        case Late():
-            run.counters.stale += 1
-        case _:  # LogLine and Figures are the shell's business
-            pass
+    # What has no handler, LogLine and Figures, is the shell's business.
+    handler = _HANDLERS.get(type(event))
+    if handler is not None and handler(run, event) is False:
+        run.counters.stale += 1
 
 
-def _users_fault(run: Life, event: Event | LauncherEvent) -> str | None:
+def _users_fault(run: Life, event: events.Event | events.LauncherEvent) -> str | None:
     """What is wrong with what a user's node says; nobody would ever answer it.
 
     The same of a node of FastLoop's own may be late news of one that died.
@@ -227,27 +148,29 @@ def _users_fault(run: Life, event: Event | LauncherEvent) -> str | None:
     if node not in run.users:
         return None
     match event:
-        case Saved(checkpoint=number) if not run.checkpoints.owes(event):
+        case events.Saved(checkpoint=number) if not run.checkpoints.owes(event):
             return (
                 f"{node} reported its part of checkpoint {number} as saved, which it was not asked "
                 "for or had reported before; it must send one Saved with the `checkpoint` of each "
                 f"Save. The last one was {run.checkpoints.number}"
             )
-        case Followed(ticket=ticket) if not any(f.followers.expects(event) for f in run.flows):
+        case events.Followed(ticket=ticket) if not any(
+            f.followers.expects(event) for f in run.flows
+        ):
             return (
                 f"{node} sent Followed of ticket {ticket}, which it was not told of or had "
                 "answered; it must send one with the `ticket` of each Train, in their order"
             )
-        case Ready() if not _is_awaited(run, event.node):
+        case events.Ready() if not _is_awaited(run, event.node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
         case (
-            RolloutReady()
-            | Trained()
-            | SnapshotTaken()
-            | Evaluated()
-            | Changed()
-            | Noted()
-            | Left()
+            events.RolloutReady()
+            | events.Trained()
+            | events.SnapshotTaken()
+            | events.Evaluated()
+            | events.Changed()
+            | events.Noted()
+            | events.Left()
         ):
             return (
                 f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
@@ -260,7 +183,7 @@ def _is_awaited(run: Life, node: str) -> bool:
     return node in run.awaited or run.restarts.awaits(node) or run.optional.awaits(node)
 
 
-def _fail_for(run: Life, event: Event | LauncherEvent, fault: str) -> None:
+def _fail_for(run: Life, event: events.Event | events.LauncherEvent, fault: str) -> None:
     """A node broke its contract: that ends the run, unless it goes on without the node anyway."""
     node = getattr(event, "node", "")
     if node not in run.optional.names:
@@ -271,23 +194,23 @@ def _fail_for(run: Life, event: Event | LauncherEvent, fault: str) -> None:
         run.decide("refused", fault)
 
 
-def _ready(run: Life, event: Ready) -> None:
+def _ready(run: Life, event: events.Ready) -> bool:
     if event.node in run.optional.names:
         if run.optional.ready(event.node, run.now_s):
             run.decide("node back", f"{event.node} is ready again")
-        return
+        return True
     if run.restarts.awaits(event.node):
         _come_back(run, event.node)
-        return
+        return True
     if event.node in run.crew_of(event.node).joining:
         scaling.join(run, event.node)
-        return
+        return True
     if event.node not in run.awaited:
-        run.counters.stale += 1
-        return
+        return False
     run.awaited.discard(event.node)
     if not run.awaited:
         begin(run)
+    return True
 
 
 def _come_back(run: Life, node: str) -> None:
@@ -307,7 +230,7 @@ def _come_back(run: Life, node: str) -> None:
     run.decide("node back", f"{node} is ready again")
 
 
-def _restoring(run: Life, event: Restoring) -> None:
+def _restoring(run: Life, event: events.Restoring) -> None:
     """A node that comes forward is waited for; how long it takes depends on its environments."""
     run.start_deadline_s = run.now_s + run.settings.start_timeout_s
     run.restoring = event.taken < event.steps
@@ -315,17 +238,16 @@ def _restoring(run: Life, event: Restoring) -> None:
     run.why_anew = run.why_anew or event.why
 
 
-def _rollout_ready(run: Life, event: RolloutReady) -> None:
+def _rollout_ready(run: Life, event: events.RolloutReady) -> bool:
     rollout = run.ledger.complete(event)
     if rollout is None:
-        run.counters.stale += 1
-        return
+        return False
     if event.version < rollout.order.min_version:
         run.fail(
             f"{event.node} collected rollout {event.rollout_id} of shard {event.shard} with "
             f"version {event.version}; it was told to wait for {rollout.order.min_version}"
         )
-        return
+        return True
     flow = run.flow_of(event.shard)
     served_s = flow.complete(rollout, run.now_s, flow.settings.rows_per_rollout)
     if run.loads is not None:
@@ -333,9 +255,10 @@ def _rollout_ready(run: Life, event: RolloutReady) -> None:
     if rollout.place is Place.STAGED:
         for node, command in flow.stages.enter(rollout):
             run.send(node, command)
+    return True
 
 
-def _transformed(run: Life, event: Transformed) -> None:
+def _transformed(run: Life, event: events.Transformed) -> None:
     ref = event.rollout
     flow = run.flow_of(ref.shard)
     left = flow.stages.leave(event)
@@ -351,7 +274,7 @@ def _transformed(run: Life, event: Transformed) -> None:
         run.send(left.node, left.command)
 
 
-def _envelope(run: Life, event: Envelope) -> None:
+def _envelope(run: Life, event: events.Envelope) -> None:
     fault = run.routing.fault(event)
     if fault is not None:
         _fail_for(run, event, fault)
@@ -364,22 +287,22 @@ def _envelope(run: Life, event: Envelope) -> None:
                 run.send(node, event)
 
 
-def _trained(run: Life, event: Trained) -> None:
+def _trained(run: Life, event: events.Trained) -> bool:
     flow = run.learners.get(event.node)
     if flow is None or event.ticket < flow.tickets.settled:
-        run.counters.stale += 1
-        return
+        return False
     flow.followers.report(event)
     _settle(run, flow)
+    return True
 
 
-def _followed(run: Life, event: Followed) -> None:
+def _followed(run: Life, event: events.Followed) -> bool:
     for flow in run.flows:
         if flow.followers.expects(event):
             flow.followers.answer(event)
             _settle(run, flow)
-            return
-    run.counters.stale += 1
+            return True
+    return False
 
 
 def _settle(run: Life, flow: Flow) -> None:
@@ -388,7 +311,7 @@ def _settle(run: Life, flow: Flow) -> None:
         _settle_one(run, flow, event)
 
 
-def _settle_one(run: Life, flow: Flow, event: Trained) -> None:
+def _settle_one(run: Life, flow: Flow, event: events.Trained) -> None:
     fault = flow.fault(event)
     if fault is not None:
         run.fail(fault)
@@ -405,62 +328,64 @@ def _settle_one(run: Life, flow: Flow, event: Trained) -> None:
     scaling.balance(run)
 
 
-def _snapshot_taken(run: Life, event: SnapshotTaken) -> None:
+def _snapshot_taken(run: Life, event: events.SnapshotTaken) -> bool:
     evaluator, evaluations = run.settings.evaluator, run.evaluations
     if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
-        run.counters.stale += 1
-        return
+        return False
     evaluate = evaluations.snapshot_taken(event)
     if evaluator not in run.restarts.away:  # else it is told when it is back
         run.send(evaluator, evaluate)
+    return True
 
 
-def _evaluated(run: Life, event: Evaluated) -> None:
+def _evaluated(run: Life, event: events.Evaluated) -> bool:
     evaluations, asked = run.evaluations, run.settings.eval_episodes
     if event.node != run.settings.evaluator or not evaluations.expects(event):
-        run.counters.stale += 1
-        return
+        return False
     for played in event.played.values():
         if len(played.returns) != asked:
             run.fail(
                 f"{event.node} returned {len(played.returns)} episodes for evaluation "
                 f"{event.request}; exactly {asked} were asked for"
             )
-            return
+            return True
     evaluations.evaluated(event)
     run.decide("evaluated", f"request {event.request}: {evaluations.result_text()}")
     if evaluations.telling:
-        run.send(LAUNCHER, Tell("evaluation"))
+        run.send(LAUNCHER, events.Tell("evaluation"))
+    return True
 
 
-def _saved(run: Life, event: Saved) -> None:
+def _saved(run: Life, event: events.Saved) -> bool:
     checkpoints = run.checkpoints
     if not checkpoints.expects(event):
-        run.counters.stale += 1
-        return
+        return False
     _tell_launcher(run, checkpoints.saved(event))
+    return True
 
 
-def _checkpoint_written(run: Life, event: CheckpointWritten) -> None:
+def _checkpoint_written(run: Life, event: events.CheckpointWritten) -> bool:
     if not run.checkpoints.expects_written(event):
-        run.counters.stale += 1
-        return
+        return False
     abandoned = run.checkpoints.written(event)
     _tell_launcher(run, abandoned)
     if abandoned is None:
         run.decide("checkpoint written", f"number {event.checkpoint}")
     if run.checkpoints.cut is Cut.TELLING:
-        run.send(LAUNCHER, Tell("checkpoint"))
+        run.send(LAUNCHER, events.Tell("checkpoint"))
+    return True
 
 
-def _tell_launcher(run: Life, command: CommitCheckpoint | AbandonCheckpoint | None) -> None:
+def _tell_launcher(
+    run: Life, command: events.CommitCheckpoint | events.AbandonCheckpoint | None
+) -> None:
     if command is not None:
         run.send(LAUNCHER, command)
-    if isinstance(command, AbandonCheckpoint):
+    if isinstance(command, events.AbandonCheckpoint):
         run.decide("checkpoint failed", f"number {command.checkpoint}: {command.error}")
 
 
-def _stop_requested(run: Life, event: StopRequested) -> None:
+def _stop_requested(run: Life, event: events.StopRequested) -> None:
     again = run.ending is not None and run.ending.reason == "interrupted"
     can_save = run.checkpoints.configured and run.progress.tickets > 0
     if again or not event.save or not can_save or run.began_s is None:
@@ -474,7 +399,7 @@ def _stop_requested(run: Life, event: StopRequested) -> None:
     run.decide("stop", f"{event.reason}; saving first")
 
 
-def _told(run: Life, event: Told) -> None:
+def _told(run: Life, event: events.Told) -> None:
     match event.moment:
         case "start":
             run.telling_start = False
@@ -486,7 +411,7 @@ def _told(run: Life, event: Told) -> None:
         _do_what_was_asked(run, asked)
 
 
-def _do_what_was_asked(run: Life, asked: Asked) -> None:
+def _do_what_was_asked(run: Life, asked: events.Asked) -> None:
     checkpoints = run.checkpoints
     for key, value in asked.changes.items():
         run.changes.ask(key, value, f"asked for by {asked.by}")
@@ -499,11 +424,11 @@ def _do_what_was_asked(run: Life, asked: Asked) -> None:
         run.decide("stop", text)
 
 
-def _exited(run: Life, event: NodeExited) -> None:
+def _exited(run: Life, event: events.NodeExited) -> bool:
     if event.node in run.optional.names:
         _lose_optional(run, event)
     elif run.restarts.knows(event):
-        run.counters.stale += 1
+        return False
     elif event.node in run.crew_of(event.node).retired:
         if event.reaped:
             scaling.gone(run, event.node)
@@ -513,16 +438,17 @@ def _exited(run: Life, event: NodeExited) -> None:
         _lose(run, event)
     else:
         _failed(run, event)
+    return True
 
 
-def _lose_optional(run: Life, event: NodeExited) -> None:
+def _lose_optional(run: Life, event: events.NodeExited) -> None:
     if run.optional.is_news(event):
         run.decide("node gone", run.optional.bury(event, run.now_s))
     else:
         run.counters.stale += 1
 
 
-def _lose(run: Life, event: NodeExited) -> None:
+def _lose(run: Life, event: events.NodeExited) -> None:
     """A node is gone and comes back; what it was collecting will be ordered anew."""
     node = event.node
     parked = run.ledger.park(node)
@@ -541,7 +467,7 @@ def _lose(run: Life, event: NodeExited) -> None:
         scaling.hand_over(run, shard)
 
 
-def _failed(run: Life, event: Failed | NodeExited) -> None:
+def _failed(run: Life, event: events.Failed | events.NodeExited) -> None:
     if event.node in run.optional.names:  # inline, where no process ends
         run.decide("node gone", run.optional.give_up(event))
         return
@@ -552,11 +478,51 @@ def _failed(run: Life, event: Failed | NodeExited) -> None:
     if event.node in run.crew_of(event.node).retired:
         run.decide("retired node failed", text)
         return
-    run.end("failed", text, cause, again=comes_back(run, event))
+    run.end("failed", text, cause, again=run.comes_back(event))
 
 
-def _after_the_end(run: Life, event: Event | LauncherEvent) -> None:
-    if isinstance(event, NodeExited) and not event.cause:
+def _left(run: Life, event: events.Left) -> bool:
+    expected = run.acting.awaits(event)
+    if expected:
+        scaling.hand_over(run, event.shard)
+    return expected
+
+
+def _tick(run: Life, event: events.Tick) -> None:
+    check_start_timeout(run)
+    check_standstill(run, event.idle_since_s)
+
+
+# By event; False of what one returns says that nobody expected it (any more).
+_HANDLERS: dict[type[Any], Callable[[Life, Any], bool | None]] = {
+    events.RolloutReady: _rollout_ready,
+    events.Transformed: _transformed,
+    events.Envelope: _envelope,
+    events.Followed: _followed,
+    events.Trained: _trained,
+    events.SnapshotTaken: _snapshot_taken,
+    events.Evaluated: _evaluated,
+    events.Changed: lambda run, event: run.changes.changed(event),
+    events.Noted: lambda run, event: run.checkpoints.noted(event),
+    events.Saved: _saved,
+    events.CheckpointWritten: _checkpoint_written,
+    events.Acted: lambda run, event: run.acting.acted(event),
+    events.Left: _left,
+    events.Restoring: _restoring,
+    events.Ready: _ready,
+    events.NodeExited: _exited,
+    events.Failed: _failed,
+    events.StopRequested: _stop_requested,
+    events.Told: _told,
+    events.ScaleRequested: scaling.scale,
+    events.Requested: lambda run, event: _do_what_was_asked(run, event.asked),
+    events.Tick: _tick,
+    events.Late: lambda run, event: False,
+}
+
+
+def _after_the_end(run: Life, event: events.Event | events.LauncherEvent) -> None:
+    if isinstance(event, events.NodeExited) and not event.cause:
         return  # it had been told to stop
-    if isinstance(event, Failed | NodeExited):
+    if isinstance(event, events.Failed | events.NodeExited):
         run.decide("failure after the end", describe(event).text)

@@ -14,6 +14,8 @@ class Crew:
     """The env nodes of a run while it goes on, or its policy nodes.
 
     Attributes:
+        kind: ``env`` or ``policy``.
+        held: The shards of each, also while it is gone.
         members: Those that execute shards, or act for them, in the order of their names.
         joining: Started, and not ready yet.
         leaving: Members that give their shards away and are told to stop then.
@@ -22,8 +24,15 @@ class Crew:
         asked: Number of the request that all that is done for; 0 once it is answered.
     """
 
-    def __init__(self, nodes: Sequence[str], spare: Sequence[str]):
-        """``spare`` are names of further ones that may come."""
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        spare: Sequence[str],
+        kind: str,
+        held: Mapping[str, Sequence[int]],
+    ):
+        """``spare`` are names of further ones that may come; ``held`` changes with the run."""
+        self.kind, self.held = kind, held
         self._names = dict.fromkeys((*nodes, *spare))
         self._lived = set(nodes)
         self.members = [*nodes]
@@ -70,10 +79,10 @@ class Crew:
         self.members.remove(node)
         self.retired.add(node)
 
-    def plan(self, held: Mapping[str, Sequence[int]]) -> None:
-        """Decide anew which shards move; ``held`` are those of each node."""
+    def plan(self) -> None:
+        """Decide anew which shards move."""
         staying = [node for node in self.members if node not in self.leaving]
-        self.moves = balancing(held, staying)
+        self.moves = balancing(self.held, staying)
 
 
 def balancing(held: Mapping[str, Sequence[int]], staying: Sequence[str]) -> dict[int, str]:

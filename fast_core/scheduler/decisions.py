@@ -4,25 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fast_core.events import (
-    Changed,
-    CommitCheckpoint,
-    Evaluated,
-    Failed,
-    Followed,
-    Left,
-    NodeExited,
-    Respawn,
-    RolloutReady,
-    Saved,
-    SnapshotTaken,
-    Tell,
-    Train,
-    Trained,
-    Transformed,
-)
+from fast_core import events
 from fast_core.scheduler.checkpointing import Cut
-from fast_core.scheduler.comeback import comes_back
 from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
 from fast_core.scheduler.life import LAUNCHER, Life
@@ -63,16 +46,16 @@ def begin(run: Life) -> None:
             run.send(node, envelope)
     if "start" in settings.moments:
         run.telling_start = True
-        run.send(LAUNCHER, Tell("start"))
+        run.send(LAUNCHER, events.Tell("start"))
 
 
 def advance(run: Life) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
     for node, life in run.restarts.take_due(run.now_s):
         begins = run.ledger.parked(node)
-        run.send(LAUNCHER, Respawn(node, life, begins, run.changes.values))
+        run.send(LAUNCHER, events.Respawn(node, life, begins, run.changes.values))
     for node, life in run.optional.take_due(run.now_s):
-        run.send(LAUNCHER, Respawn(node, life, (), run.changes.values))
+        run.send(LAUNCHER, events.Respawn(node, life, (), run.changes.values))
     if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:
@@ -93,7 +76,7 @@ def advance(run: Life) -> None:
         _save(run)
 
 
-def steer(run: Life, flow: Flow, event: Trained) -> None:
+def steer(run: Life, flow: Flow, event: events.Trained) -> None:
     """Let the degree of a flow follow where time goes, once its learner learns."""
     began = flow.settled.env_steps - flow.settings.rows_per_ticket
     why = flow.steer(event, learns=began >= flow.ratio.learning_from)
@@ -127,9 +110,9 @@ def check_standstill(run: Life, idle_since_s: float | None) -> None:
     run.decide("standstill", text)
     if verdict.over:
         node = verdict.owed[0].node
-        cause = Failed(node, "waiting for work", text, "", {})
-        lost = NodeExited(node, text, report=cause)  # it is no better than dead
-        run.end("failed", text, cause, again=comes_back(run, lost))
+        cause = events.Failed(node, "waiting for work", text, "", {})
+        lost = events.NodeExited(node, text, report=cause)  # it is no better than dead
+        run.end("failed", text, cause, again=run.comes_back(lost))
 
 
 def debts(run: Life) -> Iterator[Debt]:
@@ -143,27 +126,27 @@ def debts(run: Life) -> Iterator[Debt]:
     for flow in run.flows:
         for node, rollout in flow.stages.open():
             what = f"has not sent Transformed of rollout {_name(rollout)}"
-            yield Debt(node, Transformed, what)
+            yield Debt(node, events.Transformed, what)
     for node, rollout in run.ledger.open():
-        yield Debt(node, RolloutReady, f"has not collected rollout {_name(rollout)}")
+        yield Debt(node, events.RolloutReady, f"has not collected rollout {_name(rollout)}")
     for node, shard in run.acting.told:
-        yield Debt(node, Left, f"has not left shard {shard} to another policy node")
+        yield Debt(node, events.Left, f"has not left shard {shard} to another policy node")
     for flow in run.flows:
         if flow.tickets.training > flow.followers.waiting:
             what = f"has not trained on ticket {flow.tickets.settled + flow.followers.waiting}"
-            yield Debt(flow.settings.optimizer, Trained, what)
+            yield Debt(flow.settings.optimizer, events.Trained, what)
         for node, ticket in flow.followers.owing():
-            yield Debt(node, Followed, f"has not sent Followed of ticket {ticket}")
+            yield Debt(node, events.Followed, f"has not sent Followed of ticket {ticket}")
     request = run.evaluations.kept.request
     if run.evaluations.stage == "snapshot":
-        yield Debt(settings.optimizer, SnapshotTaken, f"has taken no snapshot {request}")
+        yield Debt(settings.optimizer, events.SnapshotTaken, f"has taken no snapshot {request}")
     if run.evaluations.stage == "evaluate" and settings.evaluator is not None:
-        yield Debt(settings.evaluator, Evaluated, f"has no result of evaluation {request}")
+        yield Debt(settings.evaluator, events.Evaluated, f"has no result of evaluation {request}")
     for node in run.changes.missing:
-        yield Debt(node, Changed, "has not said that it goes on with changed values")
+        yield Debt(node, events.Changed, "has not said that it goes on with changed values")
     for node in run.checkpoints.missing:
         what = f"has not sent Saved of checkpoint {run.checkpoints.number}"
-        yield Debt(node, Saved, what)
+        yield Debt(node, events.Saved, what)
 
 
 def _name(rollout: Rollout) -> str:
@@ -248,7 +231,7 @@ def _merge(run: Life) -> None:
             _order(run, flow, flow.order(merged))
 
 
-def _order(run: Life, flow: Flow, train: Train) -> None:
+def _order(run: Life, flow: Flow, train: events.Train) -> None:
     replay = flow.settings.replay
     if replay is not None and replay not in run.restarts.away:
         run.send(replay, train)  # before the optimizer, which waits for what it draws
@@ -338,7 +321,7 @@ def _save(run: Life) -> None:
     version, env_steps = progress.version, progress.env_steps
     save = run.checkpoints.start(run.progress, nodes)
     state = run.state()  # its number is part of it
-    run.checkpoints.shows(CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
+    run.checkpoints.shows(events.CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
     for node in nodes:
         run.send(node, save)
     run.decide(

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 import msgspec
 
 from fast_core.events import Collect, RolloutOrder, Train, Trained
-from fast_core.scheduler.admission import places
 from fast_core.scheduler.degree import Auto, AutoState, Spent, effective_share
 from fast_core.scheduler.followers import Followers
 from fast_core.scheduler.ledger import Ledger, Place, Rollout
@@ -101,7 +100,7 @@ class Flow:
         return self._ledger.has_idle(self._number)
 
     def places(self, needed: int | None, *, hold: bool) -> int:
-        """Rollouts that may be started now: see `fast_core.scheduler.admission.places`."""
+        """Rollouts that may be started now: see the function `places`."""
         return places(
             started=self.tickets.started,
             settled=self.published,
@@ -250,3 +249,31 @@ class Flow:
     def named(self, text: str) -> str:
         """A text that is about this flow, for people, where there are several."""
         return f"{self.settings.key}: {text}" if self.settings.key else text
+
+
+def places(
+    *, started: int, settled: int, shards: int, degree: int, needed: int | None, hold: bool
+) -> int:
+    """Rollouts that may be started on top of ``started``.
+
+    Ticket ``i`` starts only if ``i <= settled + degree``: one counter over accepted and running
+    work. Where the degree has fallen since, a ticket that has begun is filled once it may begin
+    again.
+
+    Args:
+        started: Rollouts started so far.
+        settled: Length of the settled prefix of tickets.
+        shards: Rollouts of one ticket.
+        degree: Tickets that may be collected ahead of training.
+        needed: Number of tickets the whole run can need, None for no limit.
+        hold: Begin no further ticket. One that has begun is still filled: its rollouts could not
+            be trained on otherwise, and the run would never come to rest.
+    """
+    if started // shards > settled + degree:
+        return 0
+    if hold:
+        return -started % shards
+    tickets = settled + 1 + degree
+    if needed is not None:
+        tickets = min(tickets, needed)
+    return max(tickets * shards - started, -started % shards)

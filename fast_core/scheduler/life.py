@@ -10,7 +10,15 @@ from typing import NamedTuple
 import msgspec
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Command, Decision, EndRun, Failed, LauncherCommand, StopReason
+from fast_core.events import (
+    Command,
+    Decision,
+    EndRun,
+    Failed,
+    LauncherCommand,
+    NodeExited,
+    StopReason,
+)
 from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.changes import Changes
@@ -84,7 +92,7 @@ class Life:
         self.learners = {flow.settings.optimizer: flow for flow in self.flows}
         self.counters = kept(LifeCounters, saved)
         self.routing = Routing(settings.routes)
-        self.crew = Crew(settings.env_nodes, settings.spare_nodes or ())
+        self.crew = Crew(settings.env_nodes, settings.spare_nodes or (), "env", self.ledger.held)
         policies = settings.policy_nodes, settings.spare_policies or ()
         self.acting = Acting(*policies, self.ledger, balance=settings.balance_policies)
         self.loads = Loads() if settings.balance else None
@@ -201,6 +209,27 @@ class Life:
             return encode((*once, *first.state()))
         keyed = Keyed(flows={flow.settings.key: encode(flow.state()) for flow in others})
         return encode((*once, *first.state(), keyed))
+
+    def comes_back(self, event: Failed | NodeExited) -> bool:
+        """Whether the run comes back from its newest checkpoint after this failure.
+
+        What an optimizer knows is nowhere else, so nothing can take its place in the running run:
+        all of it ends in order, and goes on as any run that is resumed does. Not where a person
+        has asked it to end. A part that came back and has not begun has nothing to lose, so another
+        node that dies in it, and whose budget allows that, begins it once more.
+        """
+        settings, ending, left = self.settings, self.ending, 0
+        if ending is not None and ending.reason == "interrupted":
+            return False
+        if event.node in settings.learners:
+            left = settings.comebacks
+        elif settings.back and self.began_s is None:
+            left = self.restarts.left_of(event.node)
+        if left == 0:
+            return False
+        if isinstance(event, NodeExited) or event.hangs:
+            return True
+        return settings.comebacks_on_error and not event.refused
 
     def send(self, node: str, command: Command | LauncherCommand) -> None:
         """Put a command into the outbox."""

@@ -90,14 +90,10 @@ class Ratio:
             return 0
         in_all = updates + self.granted_by(env_steps)
         # floor(up / down * x) reaches a whole number where up / down * x does.
-        reached_at = self.learning_from + _ceil_div(self._down * in_all, self._up)
-        return _ceil_div(reached_at - env_steps, self._rows)
+        reached_at = self.learning_from + -(-self._down * in_all // self._up)
+        return -((env_steps - reached_at) // self._rows)
 
     def kept(self, updates: int, env_steps: int) -> float | None:
         """Committed optimizer steps per environment step since learning began; None before."""
         learned_on = env_steps - self.learning_from
         return (updates - self._updates_before) / learned_on if learned_on > 0 else None
-
-
-def _ceil_div(value: int, by: int) -> int:
-    return -(-value // by)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.life import Life
@@ -11,7 +13,6 @@ from fast_core.scheduler.statistics import Phase, Statistics
 def read_statistics(run: Life, flow: Flow, now_s: float | None = None) -> Statistics:
     """The counters of a flow; time has gone on to ``now_s``, or stands at the last event."""
     evaluations, progress, tickets = run.evaluations.kept, flow.settled, flow.tickets
-    sides = flow.times.sides(None if run.ended else now_s)
     return Statistics(
         phase=_phase(run),
         way=flow.way,
@@ -20,9 +21,7 @@ def read_statistics(run: Life, flow: Flow, now_s: float | None = None) -> Statis
         tickets_collected=flow.collected // flow.settings.rows_per_ticket,
         tickets_merged=tickets.merged,
         tickets_settled=tickets.settled,
-        rollouts_running=run.ledger.running,
         rollouts_staged=flow.stages.inside,
-        rollouts_ready=tickets.ready,
         env_steps_collected=flow.collected,
         env_steps_trained=progress.env_steps,
         updates=progress.updates,
@@ -37,10 +36,7 @@ def read_statistics(run: Life, flow: Flow, now_s: float | None = None) -> Statis
         lag_beyond_max=progress.lag_beyond_max,
         ess=effective_share(flow.reported),
         clip_fraction=flow.reported.get("clip_fraction"),
-        collecting_s=sides.collecting_s,
-        collecting_waits_s=sides.collecting_waits_s,
-        training_s=sides.training_s,
-        training_waits_s=sides.training_waits_s,
+        **msgspec.structs.asdict(flow.times.sides(None if run.ended else now_s)),
         evaluations_finished=evaluations.finished,
         evaluations_coalesced=evaluations.coalesced,
         evaluation_running=run.evaluations.in_flight,

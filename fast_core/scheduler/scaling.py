@@ -5,8 +5,6 @@ And shards that move between those that there are, by their loads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from fast_core.events import (
     Failed,
     NodeExited,
@@ -31,7 +29,7 @@ def scale(run: Life, event: ScaleRequested) -> None:
     crew = run.crew if kind == "env" else run.acting.crew
     before = len(crew.members)
     wanted = before + event.count if event.relative else event.count
-    if refusal := _not_now(run, kind, crew, wanted):
+    if refusal := _not_now(run, crew, wanted):
         run.send(LAUNCHER, Scaled(event.number, "", refusal))
         return
     if wanted == before:
@@ -45,7 +43,7 @@ def scale(run: Life, event: ScaleRequested) -> None:
             run.send(LAUNCHER, Respawn(node, life, (), run.changes.values))
     else:
         crew.dismiss(before - wanted)
-        crew.plan(_held(run, crew))
+        crew.plan()
 
 
 def _never(run: Life, kind: str) -> str:
@@ -84,9 +82,9 @@ def _never(run: Life, kind: str) -> str:
     return ""
 
 
-def _not_now(run: Life, kind: str, crew: Crew, wanted: int) -> str:
+def _not_now(run: Life, crew: Crew, wanted: int) -> str:
     """Why it can't be now, or so many, empty if it can."""
-    shards, now = len(run.ledger.owners), len(crew.members)
+    shards, now, kind = len(run.ledger.owners), len(crew.members), crew.kind
     if crew.changing:
         return f"it is still changing the number of its {kind} nodes; try again in a moment"
     if not 1 <= wanted <= shards:
@@ -98,21 +96,13 @@ def _not_now(run: Life, kind: str, crew: Crew, wanted: int) -> str:
     return ""
 
 
-def _held(run: Life, crew: Crew) -> Mapping[str, Sequence[int]]:
-    return run.ledger.held if crew is run.crew else run.acting.held
-
-
-def _kind(run: Life, crew: Crew) -> str:
-    return "env" if crew is run.crew else "policy"
-
-
 def join(run: Life, node: str) -> None:
     """A node that was asked for is ready."""
     crew = run.crew_of(node)
     crew.join(node)
     run.decide("node added", f"{node} is ready")
     if not crew.joining:
-        crew.plan(_held(run, crew))
+        crew.plan()
 
 
 def give_up(run: Life, event: Failed | NodeExited) -> None:
@@ -125,10 +115,10 @@ def give_up(run: Life, event: Failed | NodeExited) -> None:
     run.decide("scale failed", text)
     if crew.asked:
         number, crew.asked = crew.asked, 0
-        error = f"{text}; it goes on with {_count(len(crew.members), _kind(run, crew))}"
+        error = f"{text}; it goes on with {_count(len(crew.members), crew.kind)}"
         run.send(LAUNCHER, Scaled(number, "", error))
     if not crew.joining:
-        crew.plan(_held(run, crew))
+        crew.plan()
 
 
 def balance(run: Life) -> None:
@@ -136,7 +126,7 @@ def balance(run: Life) -> None:
     for crew, loads in ((run.crew, run.loads), (run.acting.crew, run.acting.loads)):
         if loads is None or run.ending is not None or crew.changing or run.restarts.away:
             continue
-        for shard, node, why in loads.proposals(_held(run, crew), crew.members):
+        for shard, node, why in loads.proposals(crew.held, crew.members):
             crew.moves[shard] = node
             run.decide("balance", why)
 
@@ -199,7 +189,7 @@ def hand_over(run: Life, shard: int) -> None:
 def _retire(run: Life, crew: Crew) -> None:
     """Let those go that have nothing left."""
     for node in sorted(crew.leaving - run.restarts.away):
-        if not _held(run, crew).get(node):
+        if not crew.held.get(node):
             crew.retire(node)
             for flow in run.flows:
                 flow.times.bury(node)
@@ -219,7 +209,7 @@ def settle(run: Life, crew: Crew) -> None:
     """Say that everything has come about."""
     if crew.asked and not crew.changing:
         number, crew.asked = crew.asked, 0
-        text = f"it has {_count(len(crew.members), _kind(run, crew))}"
+        text = f"it has {_count(len(crew.members), crew.kind)}"
         run.send(LAUNCHER, Scaled(number, text))
 
 

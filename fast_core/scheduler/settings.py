@@ -72,18 +72,6 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_least(self, ("shards", "rows_per_rollout"), ("stop_env_steps", "stop_updates"))
         _check_least(self, ("degree", "updates_granted", "learning_starts"), least=0)
-        if not self.optimizers:
-            raise ConfigError("the run has no optimizer; set nodes.optimizer.count to at least 1")
-        if self.replay is not None and self.stages:
-            raise ConfigError(
-                "nodes that change rollouts before they are trained on need an algorithm that "
-                f"learns from rollouts; got {self.stages!r}"
-            )
-        if self.replay is not None and self.ratio <= 0:
-            raise ConfigError(
-                f"scheduler.replay_ratio must be above 0; got {self.replay_ratio!r}. Nothing would "
-                "ever be learnt."
-            )
         if self.stop_updates is not None and self.ratio == 0:
             raise ConfigError(
                 f"stop.updates must be reachable; got {self.stop_updates!r}, but a ticket grants "
@@ -102,19 +90,10 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> Fraction:
-        """Optimizer steps per environment step.
-
-        Raises:
-            ConfigError: ``replay_ratio`` is not a number.
-        """
+        """Optimizer steps per environment step."""
         if self.replay_ratio is None:
             return Fraction(self.updates_granted, self.rows_per_ticket)
-        try:
-            return Fraction(self.replay_ratio)
-        except (ValueError, ZeroDivisionError) as error:
-            raise ConfigError(
-                f"scheduler.replay_ratio must be a number; got {self.replay_ratio!r}"
-            ) from error
+        return Fraction(self.replay_ratio)
 
 
 class SchedulerSettings(FlowSettings, frozen=True, kw_only=True):
@@ -214,11 +193,6 @@ class SchedulerSettings(FlowSettings, frozen=True, kw_only=True):
         optional = ("eval_every_env_steps", "checkpoint_every_updates")
         _check_least(self, ("slots_per_shard", "eval_episodes", "stop_score_held"), optional)
         self._check_nodes()
-        if self.stop_score is not None and not self.evaluates:
-            raise ConfigError(
-                f"stop.score needs evaluations; got {self.stop_score!r} with evaluation off. "
-                "Set evaluation.every_env_steps or drop stop.score."
-            )
 
     @property
     def flows(self) -> tuple[FlowSettings, ...]:
@@ -256,8 +230,6 @@ class SchedulerSettings(FlowSettings, frozen=True, kw_only=True):
         return (*self.working_nodes, *evaluator, *self.other_nodes)
 
     def _check_nodes(self) -> None:
-        if not self.env_nodes:
-            raise ConfigError("the run has no env node; set nodes.env.count to at least 1")
         named = [*self.nodes, *self.optional]
         doubled = [name for name, count in Counter(named).items() if count > 1]
         if doubled:

@@ -16,44 +16,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fast_core.events import (
-    Changed,
-    CheckpointWritten,
-    Evaluated,
-    Event,
-    Followed,
-    LauncherEvent,
-    Left,
-    NodeExited,
-    Noted,
-    Ready,
-    RolloutReady,
-    Saved,
-    SnapshotTaken,
-    Told,
-    Trained,
-    Transformed,
-)
+from fast_core import events
 
 PATIENCE, FIRST_PATIENCE = 20.0, 2.0
 PAUSE_S = 2.0  # whoever looks so much too late was paused
 NAMED = 5  # debts that a message names
 _COMES = frozenset(
     {
-        Changed,
-        CheckpointWritten,
-        Evaluated,
-        Followed,
-        Left,
-        NodeExited,
-        Noted,
-        Ready,
-        RolloutReady,
-        Saved,
-        SnapshotTaken,
-        Told,
-        Trained,
-        Transformed,
+        events.Changed,
+        events.CheckpointWritten,
+        events.Evaluated,
+        events.Followed,
+        events.Left,
+        events.NodeExited,
+        events.Noted,
+        events.Ready,
+        events.RolloutReady,
+        events.Saved,
+        events.SnapshotTaken,
+        events.Told,
+        events.Trained,
+        events.Transformed,
     }
 )
 
@@ -68,7 +51,7 @@ class Debt(NamedTuple):
     """
 
     node: str
-    kind: type[Event]
+    kind: type[events.Event]
     what: str
 
 
@@ -88,7 +71,7 @@ class Standstill:
         self._seen: set[type[object]] = set()
         self._told = False
 
-    def take(self, event: Event | LauncherEvent, now_s: float) -> None:
+    def take(self, event: events.Event | events.LauncherEvent, now_s: float) -> None:
         """Take note of what came."""
         kind = type(event)
         if self._first_s is None or kind not in _COMES:

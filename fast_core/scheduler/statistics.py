@@ -28,9 +28,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         tickets_collected: Tickets that all accepted rollouts come to.
         tickets_merged: Tickets handed to the optimizer.
         tickets_settled: Tickets whose updates are committed or skipped.
-        rollouts_running: Rollouts that env nodes are collecting.
         rollouts_staged: Rollouts on their way through the user's nodes.
-        rollouts_ready: Rollouts that wait to be merged.
         env_steps_collected: Environment steps of accepted rollouts.
         env_steps_trained: Environment steps of settled tickets.
         updates: Committed optimizer steps.
@@ -88,9 +86,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     tickets_collected: int
     tickets_merged: int
     tickets_settled: int
-    rollouts_running: int
     rollouts_staged: int
-    rollouts_ready: int
     env_steps_collected: int
     env_steps_trained: int
     updates: int

@@ -41,7 +41,7 @@ def tickets_needed(
     needed = None
     if settings.stop_env_steps is not None:
         missing = settings.stop_env_steps - progress.env_steps
-        needed = _ceil_div(missing, settings.rows_per_ticket)
+        needed = -(-missing // settings.rows_per_ticket)
     if settings.stop_updates is not None:
         missing = settings.stop_updates - progress.updates
         tickets = ratio.tickets_for(missing, progress.env_steps)
@@ -57,7 +57,3 @@ def limit_reached(settings: FlowSettings, progress: Settled) -> str | None:
     if settings.stop_updates is not None and updates >= settings.stop_updates:
         return f"{updates} updates (stop.updates: {settings.stop_updates})"
     return None
-
-
-def _ceil_div(value: int, by: int) -> int:
-    return -(-value // by)

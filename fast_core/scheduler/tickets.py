@@ -17,6 +17,7 @@ room for all of them, since it was admitted with them counted.
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import NamedTuple
 
 from fast_core.scheduler.ledger import Place, Rollout
@@ -119,8 +120,7 @@ class Tickets:
             rollout = self._ready.popleft()
             if rollout.place is Place.READY:
                 chosen.append(rollout)
-        key = _by_shard if in_shard_order else _by_completion
-        chosen.sort(key=key)
+        chosen.sort(key=attrgetter("order.shard" if in_shard_order else "completion"))
         self._mark(chosen)
         return chosen
 
@@ -158,11 +158,3 @@ class Tickets:
         for queue in (self._ready, self._open):
             while queue and queue[0].place in _GONE:
                 queue.popleft()
-
-
-def _by_shard(rollout: Rollout) -> int:
-    return rollout.order.shard
-
-
-def _by_completion(rollout: Rollout) -> int:
-    return rollout.completion

@@ -1,6 +1,6 @@
 import pytest
 
-from fast_core.scheduler.admission import places
+from fast_core.scheduler.flow import places
 
 
 @pytest.mark.parametrize(

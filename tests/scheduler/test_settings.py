@@ -33,18 +33,6 @@ def test_updates_that_are_never_granted_cannot_be_a_stop_condition() -> None:
         make_settings(stop_updates=5, updates_granted=0)
 
 
-@pytest.mark.parametrize("ratio", ["0", "-1", "-0.5"])
-def test_ratio_that_grants_nothing_is_refused(ratio: str) -> None:
-    with pytest.raises(ConfigError, match=rf"replay_ratio must be above 0; got '{ratio}'"):
-        make_settings(replay="replay", replay_ratio=ratio)
-
-
-@pytest.mark.parametrize("ratio", ["many", "", "nan", "1/0"])
-def test_ratio_that_is_no_number_is_refused(ratio: str) -> None:
-    with pytest.raises(ConfigError, match=rf"replay_ratio must be a number; got '{ratio}'"):
-        make_settings(replay="replay", replay_ratio=ratio)
-
-
 def test_ratio_is_taken_as_it_is_written() -> None:
     for text, exact in (("0.1", (1, 10)), ("0.333", (333, 1000)), ("1/3", (1, 3)), ("1e3", None)):
         ratio = make_settings(replay="replay", replay_ratio=text).ratio
@@ -56,29 +44,6 @@ def test_parts_of_a_checkpoint_are_with_all_that_learn_and_collect() -> None:
     assert settings.working_nodes == ("o0", "o1", "replay", "env0", "env1", "mine")
     assert settings.optimizer == "o0"
     assert make_settings(optimizers=("o0",)).working_nodes == ("o0", "env0", "env1")
-
-
-@pytest.mark.parametrize("off", [{"evaluator": None}, {"eval_every_env_steps": None}])
-def test_score_without_evaluations_is_refused(off: dict[str, object]) -> None:
-    on: dict[str, object] = {"evaluator": "evaluator", "eval_every_env_steps": 10}
-    make_settings(stop_score=1.0, **on)
-    with pytest.raises(ConfigError, match=r"stop\.score needs evaluations"):
-        make_settings(stop_score=1.0, **(on | off))
-
-
-def test_run_without_env_nodes_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no env node"):
-        make_settings(env_nodes=())
-
-
-def test_run_without_an_optimizer_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"set nodes\.optimizer\.count to at least 1"):
-        make_settings(optimizers=())
-
-
-def test_nodes_that_change_rollouts_are_refused_with_replay() -> None:
-    with pytest.raises(ConfigError, match="need an algorithm that learns from rollouts"):
-        make_settings(replay="replay", savers=("mine",), stages=("mine",))
 
 
 def test_two_nodes_of_one_name_are_refused() -> None:

@@ -14,11 +14,10 @@ from fast_core.errors import ConfigError, SegmentError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.run.run_state import find_runs
-from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.sweep import tasks
 from fast_core.tools.sweep.file import Sweep, read_sweep
 from fast_core.tools.sweep.run import sweep
-from fast_core.tools.sweep.tasks import others, tasks_of
+from fast_core.tools.sweep.tasks import RunConfigs, others, tasks_of
 from tests.tools.made_runs import CONFIG, made_run
 
 SLOW = "algorithm.gamma=0.5"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fast_core.monitor.figures import aligned, count, number, printable
 from fast_core.system.surroundings import write_result
@@ -17,16 +18,15 @@ def compare_and_show(
     paths: Sequence[Path],
     *,
     output: Path | None = None,
-    metric: str | None = None,
-    at: int | None = None,
-    score: float | None = None,
-    across: str | None = None,
-    lower: bool = False,
+    **asked: Any,
 ) -> int:
-    """Compare runs, print a table and write a file; returns the exit status."""
+    """Compare runs as `compare` is ``asked`` to, print a table and write a file.
+
+    Returns the exit status.
+    """
     if output is not None:
         files.check(output)
-    comparison = compare(paths, metric=metric, at=at, score=score, across=across, lower=lower)
+    comparison = compare(paths, **asked)
     write_result(table(comparison))
     if output is not None:
         files.write(comparison, output)

@@ -26,11 +26,10 @@ from fast_core.run.run_state import RunState, find_runs
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
-from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.sweep.file import Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
 from fast_core.tools.sweep.shown import Screen
-from fast_core.tools.sweep.tasks import Task, others, tasks_of
+from fast_core.tools.sweep.tasks import RunConfigs, Task, others, tasks_of
 
 _POLL_S = 0.1
 _LOOK_S = 1.0

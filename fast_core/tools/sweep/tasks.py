@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
 from fast_core.config.leaves import differences
 from fast_core.errors import ConfigError
+from fast_core.launcher.run import load_run_config
 from fast_core.monitor.figures import cut
 from fast_core.monitor.run_directory import RunDirectory, runs_in
 from fast_core.run.run_state import RunState, read_state
 from fast_core.system.durable import write_durably
 from fast_core.system.forks import STOP_SIGNALS
-from fast_core.tools.run_configs import RunConfigs
 from fast_core.tools.sweep.child import Child
 from fast_core.tools.sweep.file import Sweep, Variant
 
 LAUNCH_FILE = "launch.yaml"  # in a variant's folder: what its runs are launched with
 _CAUSE = 300
+_SEED = re.compile(r"^seed: .*$", re.MULTILINE)
 _LOOKED_AT_BYTES = 1 << 16
 
 Status = Literal["waiting", "running", "elsewhere", "finished", "failed", "interrupted"]
+
+
+class RunConfigs:
+    """Reads the configurations of runs; of those that differ in their seed alone, one."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, RunConfig] = {}
+
+    def __getitem__(self, run: RunDirectory) -> RunConfig:
+        """The configuration of a run but for its seed; the same object for all that are alike.
+
+        Raises:
+            ConfigError: It can't be read.
+        """
+        alike = _SEED.sub("", config_file.read_text(run.config))
+        if alike not in self._read:
+            self._read[alike] = load_run_config(run, [])
+        return self._read[alike]
 
 
 @dataclass
