@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import getdoc
 
 import msgspec
 
@@ -21,7 +22,7 @@ from fast_core.config import (
     StopConfig,
     WrapperConfig,
 )
-from fast_core.config.schema import REQUIRED, Key, keys, summary
+from fast_core.config.schema import ATTRIBUTES, REQUIRED, Key, attributes, keys, summary
 from fast_core.config.yaml_text import inline
 
 AlgorithmTypes = Mapping[str, type[AlgorithmConfig]]
@@ -121,10 +122,24 @@ def _comment(text: str, indent: str) -> Iterator[str]:
     return (f"{indent}# {line}\n" for line in textwrap.wrap(text, 96 - len(indent)))
 
 
+def _sections(kinds: Iterable[type[Section]]) -> Iterator[type[Section]]:
+    """These and all that stand in them."""
+    for kind in kinds:
+        yield kind
+        for key in keys(kind).values():
+            yield from _sections(each for each in (key.section, key.items, key.named) if each)
+
+
 def json_schema(algorithms: AlgorithmTypes) -> str:
     """Write a JSON Schema, for editors that complete and check YAML files."""
-    types = [RunConfig, *algorithms.values()]
+    types: list[type[Section]] = [RunConfig, *algorithms.values()]
     references, definitions = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    for kind in _sections(types):
+        definition = definitions[kind.__name__]
+        definition["description"] = (getdoc(kind) or "").partition(ATTRIBUTES)[0]
+        for name, key in keys(kind).items():
+            if key.attribute in attributes(kind):
+                definition["properties"][name]["description"] = key.description
     for name, reference in zip(algorithms, references[1:], strict=True):
         definition = definitions[reference["$ref"].rpartition("/")[2]]
         definition["properties"]["name"] = {"const": name}

@@ -7,8 +7,10 @@ this, so they can't disagree with what is accepted.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from inspect import getdoc
 
 import msgspec
 from msgspec import inspect, structs
@@ -16,6 +18,8 @@ from msgspec import inspect, structs
 from fast_core.config import Section
 
 REQUIRED = msgspec.NODEFAULT
+ATTRIBUTES = "\n\nAttributes:\n"
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,17 @@ class Key:
 @functools.cache  # a sweep reads a hundred configurations
 def keys(section: type[Section]) -> Mapping[str, Key]:
     """Keys of a section by name, in the order of declaration."""
-    return {field.encode_name: _key(field) for field in structs.fields(section)}
+    told = attributes(section)
+    return {f.encode_name: _key(f, told.get(f.name, "")) for f in structs.fields(section)}
+
+
+def attributes(section: type[Section]) -> dict[str, str]:
+    """What the docstrings of a section and its bases say of each key, by its name in Python."""
+    told: dict[str, str] = {}
+    for kind in reversed(section.__mro__):
+        _, _, listed = (getdoc(kind) or "").partition(ATTRIBUTES)
+        told |= {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(listed)}
+    return told
 
 
 def paths(section: type[Section], prefix: str = "") -> Iterator[str]:
@@ -90,7 +104,7 @@ def takes_text(annotation: object) -> bool:
     )
 
 
-def _key(field: structs.FieldInfo) -> Key:
+def _key(field: structs.FieldInfo, told: str) -> Key:
     info = inspect.type_info(field.type)
     members = _members(info)
     sections = _sections(members)
@@ -110,7 +124,7 @@ def _key(field: structs.FieldInfo) -> Key:
         named=named[0] if named else None,
         optional=any(isinstance(kind, inspect.NoneType) for kind in members),
         default=default,
-        description=_description(info),
+        description=_description(info, told),
     )
 
 
@@ -140,10 +154,12 @@ def _members(info: inspect.Type) -> list[inspect.Type]:
     return [_bare(kind) for kind in bare.types] if isinstance(bare, inspect.UnionType) else [bare]
 
 
-def _description(info: inspect.Type) -> str:
+def _description(info: inspect.Type, told: str) -> str:
+    """What an annotation says of a key (an algorithm's of one's own may), or a docstring."""
     if isinstance(info, inspect.Metadata):
-        return str((info.extra_json_schema or {}).get("description", "")) or _description(info.type)
-    return summary(info.cls) if isinstance(info, inspect.StructType) else ""
+        said = str((info.extra_json_schema or {}).get("description", ""))
+        return said or _description(info.type, told)
+    return told or (summary(info.cls) if isinstance(info, inspect.StructType) else "")
 
 
 def describe(info: inspect.Type) -> str:

@@ -35,8 +35,9 @@ class AlgorithmConfig(Section, Blueprint, frozen=True, kw_only=True):
     Attributes:
         came_later: What runs did that were made before a key existed: their own configuration
             has every key but those.
+        name: Registered algorithm, or `package.module:Class`.
     """
 
     came_later: ClassVar[Mapping[str, object]] = {}
 
-    name: Annotated[str, Meta(description="Registered algorithm, or `package.module:Class`.")]
+    name: str

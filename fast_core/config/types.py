@@ -41,110 +41,81 @@ def legacy_degree(buffer: int, batch: int) -> int:
 
 
 class RolloutConfig(Section, frozen=True):
-    """How much is collected for one ticket: shards x envs_per_shard x steps rows."""
+    """How much is collected for one ticket: shards x envs_per_shard x steps rows.
 
-    shards: Annotated[
-        Count, Meta(description="Fixed sets of environments, at most 16384; results depend on it.")
-    ] = 2
-    envs_per_shard: Annotated[Count, Meta(description="Environments in each shard.")] = 16
-    steps: Annotated[
-        Count | Literal["auto"],
-        Meta(
-            description="Steps of each environment in one rollout; auto is 32 for algorithms that "
-            "learn from rollouts, and for replay so many that the hand-over between rounds is "
-            "small beside the updates they grant, whatever the machine."
-        ),
-    ] = "auto"
+    Attributes:
+        shards: Fixed sets of environments, at most 16384; results depend on it.
+        envs_per_shard: Environments in each shard.
+        steps: Steps of each environment in one rollout; auto is 32 for algorithms that learn from
+            rollouts, and for replay so many that the hand-over between rounds is small beside the
+            updates they grant, whatever the machine.
+    """
+
+    shards: Count = 2
+    envs_per_shard: Count = 16
+    steps: Count | Literal["auto"] = "auto"
 
 
 class ReplayConfig(Section, frozen=True):
-    """What algorithms that learn from replay store and draw."""
+    """What algorithms that learn from replay store and draw.
 
-    capacity: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=10**12,
-            description="Rows kept, shared evenly by all environments: one for each environment "
-            "step, and one for the final observation of each episode.",
-        ),
-    ] = 1_000_000
-    learning_starts: Annotated[
-        int,
-        Meta(ge=0, description="Environment steps collected before the first one grants updates."),
-    ] = 1_000
-    prioritized: Annotated[
-        bool,
-        Meta(description="Draw rows in proportion to their priorities instead of uniformly."),
-    ] = False
-    alpha: Annotated[
-        float,
-        Meta(ge=0, le=1, description="A row's priority is (absolute error + epsilon) ** alpha."),
-    ] = 0.6
-    beta: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Exponent of the importance weights at the start; it rises to 1 with the "
-            "share of horizon_env_steps that has passed, and stays where there is none.",
-        ),
-    ] = 0.4
-    epsilon: Annotated[
-        float, Meta(gt=0, description="What keeps rows without error in the draw.")
-    ] = 1e-6
-    slots: Annotated[
-        Count,
-        Meta(
-            description="Batches of each optimizer that are drawn or in use at once. With 1 every "
-            "draw waits for the priorities of the update before; with S it knows those of all "
-            "but the last S - 1, exactly, so that runs repeat."
-        ),
-    ] = 2
+    Attributes:
+        capacity: Rows kept, shared evenly by all environments: one for each environment step, and
+            one for the final observation of each episode.
+        learning_starts: Environment steps collected before the first one grants updates.
+        prioritized: Draw rows in proportion to their priorities instead of uniformly.
+        alpha: A row's priority is (absolute error + epsilon) ** alpha.
+        beta: Exponent of the importance weights at the start; it rises to 1 with the share of
+            horizon_env_steps that has passed, and stays where there is none.
+        epsilon: What keeps rows without error in the draw.
+        slots: Batches of each optimizer that are drawn or in use at once. With 1 every draw waits
+            for the priorities of the update before; with S it knows those of all but the last S -
+            1, exactly, so that runs repeat.
+    """
+
+    capacity: Annotated[int, Meta(ge=1, le=10**12)] = 1_000_000
+    learning_starts: Annotated[int, Meta(ge=0)] = 1_000
+    prioritized: bool = False
+    alpha: Annotated[float, Meta(ge=0, le=1)] = 0.6
+    beta: Annotated[float, Meta(ge=0, le=1)] = 0.4
+    epsilon: Annotated[float, Meta(gt=0)] = 1e-6
+    slots: Count = 2
+
+
+Fractional = Annotated[
+    str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")
+]
 
 
 class SchedulerConfig(Section, frozen=True):
-    """How far collection may run ahead of training."""
+    """How far collection may run ahead of training.
+
+    Attributes:
+        off_policy_degree: Tickets collected ahead of training; 0 is strictly synchronous and bit
+            for bit repeatable. -1 or auto: the run measures and chooses, and adjusts it while it
+            trains. legacy-auto: max(1, (buffer // batch) // 10), of replay.capacity and
+            algorithm.batch_size, or without replay of a ticket's rows and algorithm.minibatch_size.
+        stragglers: What becomes of a rollout that is still being collected when the next ticket
+            can't do without it, since rows would become older than the degree allows. wait:
+            training waits for it. drop: it is counted in scheduler/rows_dropped, never trained on,
+            and another one is collected in its place. At degree 0 nothing is late.
+        max_auto_degree: Largest degree that off_policy_degree -1 may choose; memory is laid out for
+            it. Lowered where its rollouts would take more than an eighth of what is free.
+        replay_ratio: Optimizer steps per environment step with algorithms that learn from replay,
+            carried exactly. Neither side runs ahead of it by more than off_policy_degree + 1
+            rounds.
+    """
 
     off_policy_degree: Annotated[
         Annotated[int, Meta(ge=-1, le=MOST_DEGREE)] | Literal["auto", "legacy-auto"],
         Meta(
             title=f"an integer from 0 to {MOST_DEGREE}, or -1 or 'auto' to let the run choose, or "
-            "'legacy-auto'",
-            description="Tickets collected ahead of training; 0 is strictly synchronous and "
-            "bit for bit repeatable. -1 or auto: the run measures and chooses, and adjusts it "
-            "while it trains. legacy-auto: max(1, (buffer // batch) // 10), of replay.capacity and "
-            "algorithm.batch_size, or without replay of a ticket's rows and "
-            "algorithm.minibatch_size.",
+            "'legacy-auto'"
         ),
     ] = 0
-    stragglers: Annotated[
-        Literal["wait", "drop"],
-        Meta(
-            description="What becomes of a rollout that is still being collected when the next "
-            "ticket can't do without it, since rows would become older than the degree allows. "
-            "wait: training waits for it. drop: it is counted in scheduler/rows_dropped, never "
-            "trained on, and another one is collected in its place. At degree 0 nothing is late."
-        ),
-    ] = "wait"
-    max_auto_degree: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=MOST_DEGREE,
-            description="Largest degree that off_policy_degree -1 may choose; memory is laid out "
-            "for it. Lowered where its rollouts would take more than an eighth of what is free.",
-        ),
-    ] = 16
-    replay_ratio: Annotated[
-        Annotated[float, Meta(gt=0, le=1000)]
-        | Annotated[str, Meta(pattern="^[1-9][0-9]*/[1-9][0-9]*$", title="a fraction such as 1/3")],
-        Meta(
-            description="Optimizer steps per environment step with algorithms that learn from "
-            "replay, carried exactly. Neither side runs ahead of it by more than "
-            "off_policy_degree + 1 rounds.",
-        ),
-    ] = 1.0
+    stragglers: Literal["wait", "drop"] = "wait"
+    max_auto_degree: Annotated[int, Meta(ge=1, le=MOST_DEGREE)] = 16
+    replay_ratio: Annotated[float, Meta(gt=0, le=1000)] | Fractional = 1.0
 
     @property
     def auto(self) -> bool:
@@ -158,65 +129,44 @@ class SchedulerConfig(Section, frozen=True):
 
 
 class EvaluationConfig(Section, frozen=True):
-    """Evaluation of immutable snapshots, without exploration."""
+    """Evaluation of immutable snapshots, without exploration.
 
-    every_env_steps: Annotated[
-        Count | None,
-        Meta(description="Environment steps between evaluations; null turns them off."),
-    ] = 20_000
-    episodes: Annotated[Count, Meta(description="Episodes of one evaluation, exactly.")] = 20
-    envs: Annotated[Count, Meta(description="Environments stepped together.")] = 20
-    max_episode_steps: Annotated[
-        Count,
-        Meta(
-            description="Steps after which an evaluation episode is cut, only for environments "
-            "without a time limit of their own."
-        ),
-    ] = 10_000
-    mode: Annotated[
-        Literal["async", "sync"],
-        Meta(
-            description="async trains on meanwhile, and may evaluate a somewhat later version; "
-            "sync evaluates that of its own moment and waits for the result."
-        ),
-    ] = "async"
-    enable_async_eval: Annotated[
-        bool | None,
-        Meta(description="Older name of `mode`: true is async, false sync; null says nothing."),
-    ] = None
-    attributes: Annotated[
-        Literal["configured", "current"],
-        Meta(
-            description="Values of environment.attributes in evaluations: those of the "
-            "configuration, so that scores compare, or what callbacks have made of them."
-        ),
-    ] = "configured"
-    at_end: Annotated[
-        bool, Meta(description="Evaluate the last version too (only if evaluations are on).")
-    ] = True
+    Attributes:
+        every_env_steps: Environment steps between evaluations; null turns them off.
+        episodes: Episodes of one evaluation, exactly.
+        envs: Environments stepped together.
+        max_episode_steps: Steps after which an evaluation episode is cut, only for environments
+            without a time limit of their own.
+        mode: async trains on meanwhile, and may evaluate a somewhat later version; sync evaluates
+            that of its own moment and waits for the result.
+        enable_async_eval: Older name of `mode`: true is async, false sync; null says nothing.
+        attributes: Values of environment.attributes in evaluations: those of the configuration, so
+            that scores compare, or what callbacks have made of them.
+        at_end: Evaluate the last version too (only if evaluations are on).
+        environments: Further environments that every evaluation plays in, by name: what differs
+            from `environment`. kwargs and attributes are merged key by key, but not inherited by
+            one with an id of its own.
+        video_every: Every so many evaluations, film the first episode into `videos/` of the run
+            directory; null films none. Needs the extra video.
+        videos_kept: Newest videos to keep.
+        score_on: Which of `environments` stop.score is about; null: `environment` itself.
+    """
+
+    every_env_steps: Count | None = 20_000
+    episodes: Count = 20
+    envs: Count = 20
+    max_episode_steps: Count = 10_000
+    mode: Literal["async", "sync"] = "async"
+    enable_async_eval: bool | None = None
+    attributes: Literal["configured", "current"] = "configured"
+    at_end: bool = True
     environments: Annotated[
         dict[str, EnvironmentConfig],
-        Meta(
-            title="a group of names, each a group of keys of `environment`",
-            description="Further environments that every evaluation plays in, by name: what "
-            "differs from `environment`. kwargs and attributes are merged key by key, but not "
-            "inherited by one with an id of its own.",
-        ),
+        Meta(title="a group of names, each a group of keys of `environment`"),
     ] = {}
-    video_every: Annotated[
-        Count | None,
-        Meta(
-            description="Every so many evaluations, film the first episode into `videos/` of the "
-            "run directory; null films none. Needs the extra video."
-        ),
-    ] = None
-    videos_kept: Annotated[Count, Meta(description="Newest videos to keep.")] = 20
-    score_on: Annotated[
-        str | None,
-        Meta(
-            description="Which of `environments` stop.score is about; null: `environment` itself."
-        ),
-    ] = None
+    video_every: Count | None = None
+    videos_kept: Count = 20
+    score_on: str | None = None
 
     @property
     def waits(self) -> bool:
@@ -225,63 +175,56 @@ class EvaluationConfig(Section, frozen=True):
 
 
 class CheckpointConfig(Section, frozen=True):
-    """What is kept for resuming."""
+    """What is kept for resuming.
 
-    every_updates: Annotated[
-        Count | None,
-        Meta(
-            description="Updates between checkpoints. The first one comes after a minute and the "
-            "round that is open then, if not before, unless a callback has on_checkpoint. null "
-            "writes only the last one."
-        ),
-    ] = 5_000
-    keep: Annotated[Count, Meta(description="Newest complete checkpoints to keep.")] = 3
-    best: Annotated[bool, Meta(description="Keep the policy with the best evaluation too.")] = True
-    at_end: Annotated[bool, Meta(description="Write a checkpoint when the run ends in order.")] = (
-        True
-    )
-    exact: Annotated[
-        Literal["auto", "require", "never"],
-        Meta(
-            description="What a resume does with open episodes. auto: reset and step them again, "
-            "and begin new ones, which is said, where the environment gives something else. "
-            "require: refuse to go on then. never: begin new ones at once."
-        ),
-    ] = "auto"
-    replay: Annotated[
-        bool,
-        Meta(
-            description="Keep what the replay holds too. Without it a resumed run fills its replay "
-            "anew, replay.learning_starts steps of it before it learns on."
-        ),
-    ] = True
+    Attributes:
+        every_updates: Updates between checkpoints. The first one comes after a minute and the round
+            that is open then, if not before, unless a callback has on_checkpoint. null writes only
+            the last one.
+        keep: Newest complete checkpoints to keep.
+        best: Keep the policy with the best evaluation too.
+        at_end: Write a checkpoint when the run ends in order.
+        exact: What a resume does with open episodes. auto: reset and step them again, and begin new
+            ones, which is said, where the environment gives something else. require: refuse to go
+            on then. never: begin new ones at once.
+        replay: Keep what the replay holds too. Without it a resumed run fills its replay anew,
+            replay.learning_starts steps of it before it learns on.
+    """
+
+    every_updates: Count | None = 5_000
+    keep: Count = 3
+    best: bool = True
+    at_end: bool = True
+    exact: Literal["auto", "require", "never"] = "auto"
+    replay: bool = True
 
 
 class StopConfig(Section, frozen=True):
-    """When the run is finished; whichever comes first. At least one must be set."""
+    """When the run is finished; whichever comes first. At least one must be set.
 
-    env_steps: Annotated[Count | None, Meta(description="Environment steps trained on.")] = None
-    updates: Annotated[Count | None, Meta(description="Optimizer steps.")] = None
-    time_s: Annotated[Seconds | None, Meta(description="Seconds since every node was ready.")] = (
-        None
-    )
-    score: Annotated[
-        float | None, Meta(description="Mean return of an evaluation that counts as solved.")
-    ] = None
-    score_held: Annotated[
-        Count, Meta(description="Evaluations in a row that must reach the score.")
-    ] = 1
+    Attributes:
+        env_steps: Environment steps trained on.
+        updates: Optimizer steps.
+        time_s: Seconds since every node was ready.
+        score: Mean return of an evaluation that counts as solved.
+        score_held: Evaluations in a row that must reach the score.
+    """
+
+    env_steps: Count | None = None
+    updates: Count | None = None
+    time_s: Seconds | None = None
+    score: float | None = None
+    score_held: Count = 1
 
 
 class MemoryConfig(Section, frozen=True):
-    """Shared memory."""
+    """Shared memory.
 
-    backing: Annotated[
-        Literal["auto", "posix", "memfd"],
-        Meta(
-            description="auto takes a nameless memory file (memfd), or posix where there is none."
-        ),
-    ] = "auto"
+    Attributes:
+        backing: auto takes a nameless memory file (memfd), or posix where there is none.
+    """
+
+    backing: Literal["auto", "posix", "memfd"] = "auto"
 
 
 class Numbers(NamedTuple):
@@ -295,30 +238,26 @@ class Numbers(NamedTuple):
 
 
 class RunConfig(Section, frozen=True, kw_only=True):
-    """Everything that defines a run."""
+    """Everything that defines a run.
 
-    name: Annotated[
-        str,
-        Meta(description="Name of the run; runs land in `<directory>/<name>/<time>_seed<seed>`."),
-    ]
-    directory: Annotated[str, Meta(description="Folder for run directories.")] = "runs"
-    seed: Annotated[
-        int, Meta(ge=0, le=2**63 - 1, description="Every random stream derives from it.")
-    ] = 0
-    mode: Annotated[
-        Literal["process", "inline"],
-        Meta(description="process: every node its own process; inline: all in one, for debuggers."),
-    ] = "process"
+    Attributes:
+        name: Name of the run; runs land in `<directory>/<name>/<time>_seed<seed>`.
+        directory: Folder for run directories.
+        seed: Every random stream derives from it.
+        mode: process: every node its own process; inline: all in one, for debuggers.
+        horizon_env_steps: Environment steps in which linear schedules fall to 0 and replay.beta
+            rises to 1; null: the first stop.env_steps. A run that is continued keeps it, whatever
+            stop.env_steps becomes.
+        callbacks: What is told of the run's events and may act on them, in this order.
+    """
+
+    name: str
+    directory: str = "runs"
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    mode: Literal["process", "inline"] = "process"
     environment: EnvironmentConfig
     rollout: RolloutConfig = RolloutConfig()
-    horizon_env_steps: Annotated[
-        Count | None,
-        Meta(
-            description="Environment steps in which linear schedules fall to 0 and replay.beta "
-            "rises to 1; null: the first stop.env_steps. A run that is continued keeps it, "
-            "whatever stop.env_steps becomes."
-        ),
-    ] = None
+    horizon_env_steps: Count | None = None
     replay: ReplayConfig = ReplayConfig()
     policy: PolicyConfig = PolicyConfig()
     algorithm: AlgorithmConfig
@@ -329,10 +268,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
     stop: StopConfig
     memory: MemoryConfig = MemoryConfig()
     metrics: MetricsConfig = MetricsConfig()
-    callbacks: Annotated[
-        tuple[CallbackConfig, ...],
-        Meta(description="What is told of the run's events and may act on them, in this order."),
-    ] = ()
+    callbacks: tuple[CallbackConfig, ...] = ()
     supervision: SupervisionConfig = SupervisionConfig()
     dashboard: DashboardConfig = DashboardConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()

@@ -16,7 +16,12 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 class Fake(AlgorithmConfig, frozen=True, kw_only=True):
-    """A made-up algorithm."""
+    """A made-up algorithm.
+
+    Attributes:
+        label: What it is called,
+            in the end.
+    """
 
     gain: Annotated[float, Meta(gt=0, description="How much | how far.")] = 0.5
     label: str | None = None
@@ -35,7 +40,7 @@ def test_reference_page_is_current() -> None:
 def test_reference_has_a_row_for_every_value() -> None:
     text = markdown(ALGORITHMS)
     assert "| `gain` | a number above 0 | `0.5` | How much \\| how far. |" in text
-    assert "| `label` | text, or null | `null` |" in text
+    assert "| `label` | text, or null | `null` | What it is called, in the end. |" in text
     assert "| `id` | text | required | Gymnasium environment id, a class as" in text
     for path in paths(RunConfig):
         name = path.rpartition(".")[2]
@@ -79,7 +84,10 @@ def test_json_schema_knows_sections_ranges_and_algorithms() -> None:
     assert run["additionalProperties"] is False
     assert run["properties"]["algorithm"] == {"anyOf": [{"$ref": "#/$defs/Fake"}]}
     assert schema["$defs"]["WrapperConfig"]["anyOf"][0] == {"type": "string"}
+    assert schema["$defs"]["Fake"]["description"] == "A made-up algorithm."
     fake = schema["$defs"]["Fake"]["properties"]
+    described = [fake[key]["description"] for key in ("gain", "label")]
+    assert described == ["How much | how far.", "What it is called, in the end."]
     assert fake["name"] == {"const": "fake"}
     assert fake["gain"]["exclusiveMinimum"] == 0
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta
 from msgspec.structs import replace as replaced
 
 from fast_core.algos.registry import algorithm_config_type, imports_only
@@ -34,40 +33,26 @@ _OWN = {
 
 
 class SweepConfig(Section, frozen=True, kw_only=True):
-    """A sweep: which runs, and how many at once."""
+    """A sweep: which runs, and how many at once.
 
-    name: Annotated[
-        str | None,
-        Meta(description="Name of the sweep; its runs land in `<directory>/<name>`."),
-    ] = None
-    directory: Annotated[
-        str | None, Meta(description="Folder for the sweep's; the configuration's by default.")
-    ] = None
-    config: Annotated[
-        Any,
-        Meta(
-            description="The configuration that all runs share: a path, relative to this file, "
-            "or its keys.",
-        ),
-    ]
-    seeds: Annotated[
-        Count | tuple[int, ...],
-        Meta(description="How many seeds, counted from the configuration's `seed`, or a list."),
-    ] = 1
-    grid: Annotated[
-        Values, Meta(description="Lists of values by dotted key; every combination is run.")
-    ] = {}
-    variants: Annotated[
-        tuple[dict[str, Any], ...],
-        Meta(
-            description="Groups of dotted keys that change together; each is run with every "
-            "combination of `grid`. A `name` in a group names its runs."
-        ),
-    ] = ()
-    jobs: Annotated[
-        Literal["auto"] | Count,
-        Meta(description="Runs at once; auto takes what cores and memory allow."),
-    ] = "auto"
+    Attributes:
+        name: Name of the sweep; its runs land in `<directory>/<name>`.
+        directory: Folder for the sweep's; the configuration's by default.
+        config: The configuration that all runs share: a path, relative to this file, or its keys.
+        seeds: How many seeds, counted from the configuration's `seed`, or a list.
+        grid: Lists of values by dotted key; every combination is run.
+        variants: Groups of dotted keys that change together; each is run with every combination of
+            `grid`. A `name` in a group names its runs.
+        jobs: Runs at once; auto takes what cores and memory allow.
+    """
+
+    name: str | None = None
+    directory: str | None = None
+    config: Any
+    seeds: Count | tuple[int, ...] = 1
+    grid: Values = {}
+    variants: tuple[dict[str, Any], ...] = ()
+    jobs: Literal["auto"] | Count = "auto"
 
 
 @dataclass(frozen=True)
