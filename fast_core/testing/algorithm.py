@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -24,7 +25,7 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, StopConfig
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError, ContractBroken
-from fast_core.nodes.learn.contract import LEARNER, checked_report
+from fast_core.nodes.learn.contract import LEARNER, checked_report, queueing
 from fast_core.policy.checked import CheckedPolicy, check_methods, make_policy
 from fast_core.run.learner_file import pack, unpack
 from fast_core.run.parameters import ParameterPack
@@ -35,6 +36,7 @@ from fast_core.testing.samples import SMALL, arrays_of, replayed, rollouts
 from fast_core.testing.shared_algorithm import bits, check_shared
 
 Batch = RolloutBatch | ReplayBatch | SequenceBatch
+PATIENCE_S = 30
 SETUP = LearnerSetup(seed=0, shards=2, envs_per_shard=4, steps=64)
 
 
@@ -48,8 +50,9 @@ def check_algorithm(
     Its configuration is found by its name and comes back from YAML; its policy acts on any number
     of rows, each for itself, in the same way twice, within the action space and its mask, with the
     parameters that its learner publishes; its learner takes the same steps twice under a seed, on
-    rows of older policies too, and goes on from its saved state as if it had never stopped; if
-    several optimizers can share a step, they stay equal.
+    rows of older policies too, and goes on from its saved state as if it had never stopped; steps
+    that it begins and finishes apart (`Queueing`) are whole updates; if several optimizers can
+    share a step, they stay equal.
 
     Args:
         algorithm: A configuration, its type with its defaults, or what `algorithm.name` takes.
@@ -139,6 +142,8 @@ class _Check:
         self.updates(again, batches)
         self.same(first, again, "two learners of one seed must equal after the same batches")
         acting.check(self.policy(first))
+        if self._replays and queueing(first) is not None:
+            self.queued(again, batches)
         if self._config.exchanged(self._environment):
             check_shared(self._config, self._environment, self.learner, batches)
 
@@ -206,6 +211,28 @@ class _Check:
         if fields := self._config.insight_fields(self._environment):
             layout = ParameterPack(fields, "insight")
             layout.pack(cast("Insightful", learner).insight_parameters(), layout.empty())
+
+    def queued(self, whole: Algorithm, batches: Sequence[ReplayBatch]) -> None:
+        """Steps that are begun, as many at a time as it takes, are the updates of ``whole``."""
+        learner = self.learner()
+        for start in range(0, len(batches), learner.ahead):
+            begun = batches[start : start + learner.ahead]
+            for batch in begun:
+                learner.begin(batch)
+            for batch in begun:
+                self._sound(checked_report(self._finished(learner), steps=1), batch)
+        self.same(whole, learner, "steps that are begun and finished must equal whole updates")
+
+    def _finished(self, learner: Any) -> UpdateReport:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            report = learner.finished()
+            if report is not None:
+                return cast(UpdateReport, report)
+        raise self._broken(
+            f"finished must report each step that was begun; it said None for {PATIENCE_S} s",
+            "Report once the device is done with it, the step that was begun first",
+        )
 
     def _sound(self, report: UpdateReport, batch: Batch) -> None:
         bad = {name: value for name, value in report.metrics.items() if not np.isfinite(value)}

@@ -17,6 +17,8 @@ from fast_core.algorithm import (
     UpdateReport,
     Window,
 )
+from fast_core.algos.replay.sac import SAC
+from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ContractBroken
 from fast_core.spec import Column, FieldSpec
@@ -204,3 +206,40 @@ def test_type_that_no_name_finds_is_refused() -> None:
 
     with pytest.raises(ConfigError, match=r"algorithm\.name"):
         check_algorithm(Hidden(name="mine"))
+
+
+class Queued(SAC):
+    """Takes its steps when it is asked for the second time; `fault` says what it does wrong."""
+
+    ahead = 2
+
+    def __init__(self, settings: QueuedConfig, *arguments: Any) -> None:
+        super().__init__(settings, *arguments)
+        self._fault, self._queue, self._asked = settings.fault, [], 0
+
+    def begin(self, batch: Any) -> None:
+        self._queue.append(batch)
+
+    def finished(self) -> UpdateReport | None:
+        self._asked += 1
+        if self._asked % 2 or self._fault == "never ends":
+            return None
+        return self.update(self._queue.pop(-1 if self._fault == "newest first" else 0))
+
+
+class QueuedConfig(SACConfig, frozen=True, kw_only=True):
+    """SAC in small."""
+
+    numpy_learner = f"{__name__}:Queued"
+    hidden_sizes: tuple[int, ...] = (4,)
+    batch_size: int = 4
+    fault: str = ""
+
+
+def test_steps_that_are_begun_must_be_whole_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_algorithm(QueuedConfig(), setup=SETUP)
+    with pytest.raises(ContractBroken, match="begun and finished must equal whole updates"):
+        check_algorithm(QueuedConfig(fault="newest first"), setup=SETUP)
+    monkeypatch.setattr("fast_core.testing.algorithm.PATIENCE_S", 0.01)
+    with pytest.raises(ContractBroken, match=r"finished must report each step.*None for 0\.01 s"):
+        check_algorithm(QueuedConfig(fault="never ends"), setup=SETUP)
