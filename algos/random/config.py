@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta
-
 from fast_core.algorithm import Algorithm, LearnerSetup, Policy, PolicySetup
 from fast_core.config import AlgorithmConfig
 from fast_core.spec import EnvironmentSpec, FieldSpec
@@ -15,9 +11,12 @@ class RandomConfig(AlgorithmConfig, frozen=True, kw_only=True):
     """Takes every allowed action with the same probability and never updates; needs no torch.
 
     Boxes are drawn from evenly between their bounds, where they have none from -1 to 1.
+
+    Attributes:
+        name: `random`.
     """
 
-    name: Annotated[str, Meta(description="`random`.")] = "random"
+    name: str = "random"
 
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """One number that is never used: a run publishes something."""

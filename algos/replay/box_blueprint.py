@@ -19,27 +19,23 @@ Rate = Annotated[float, Meta(gt=0)]
 
 
 class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
-    """An actor-critic in boxes; a subclass says what its networks put out."""
+    """An actor-critic in boxes; a subclass says what its networks put out.
+
+    Attributes:
+        policy_learning_rate: Step size of the policy; null: learning_rate.
+        actor_sizes: Widths of the policy's hidden layers; null: hidden_sizes.
+        critic_sizes: Widths of each critic's hidden layers; null: hidden_sizes.
+        critics: Value networks; the least of their values makes targets.
+        policy_delay: Steps of the critics for one of the policy and the targets.
+    """
 
     changeable: ClassVar[tuple[str, ...]] = (*ReplaySettings.changeable, "policy_learning_rate")
 
-    policy_learning_rate: Annotated[
-        Rate | None, Meta(description="Step size of the policy; null: learning_rate.")
-    ] = None
-    actor_sizes: Annotated[
-        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
-        Meta(description="Widths of the policy's hidden layers; null: hidden_sizes."),
-    ] = None
-    critic_sizes: Annotated[
-        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
-        Meta(description="Widths of each critic's hidden layers; null: hidden_sizes."),
-    ] = None
-    critics: Annotated[
-        Count, Meta(description="Value networks; the least of their values makes targets.")
-    ] = 2
-    policy_delay: Annotated[
-        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
-    ] = 1
+    policy_learning_rate: Rate | None = None
+    actor_sizes: Annotated[tuple[Count, ...], Meta(min_length=1)] | None = None
+    critic_sizes: Annotated[tuple[Count, ...], Meta(min_length=1)] | None = None
+    critics: Count = 2
+    policy_delay: Count = 1
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if this algorithm can't train in this environment."""
@@ -128,7 +124,15 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
 
 
 class SquashedBlueprint(BoxBlueprint, frozen=True, kw_only=True):
-    """An actor-critic whose policy is a squashed Gaussian."""
+    """An actor-critic whose policy is a squashed Gaussian.
+
+    Attributes:
+        temperature: Weight of the entropy; auto keeps the entropy at target_entropy.
+        initial_temperature: Where temperature auto begins.
+        temperature_learning_rate: Step size of the temperature; null: learning_rate.
+        target_entropy: Entropy of actions within [-1, 1], whatever the environment's bounds are;
+            null: minus the number of action dimensions.
+    """
 
     changeable: ClassVar[tuple[str, ...]] = (
         *BoxBlueprint.changeable,
@@ -137,23 +141,10 @@ class SquashedBlueprint(BoxBlueprint, frozen=True, kw_only=True):
         "target_entropy",
     )
 
-    temperature: Annotated[
-        Annotated[float, Meta(gt=0)] | Literal["auto"],
-        Meta(description="Weight of the entropy; auto keeps the entropy at target_entropy."),
-    ] = "auto"
-    initial_temperature: Annotated[
-        float, Meta(gt=0, description="Where temperature auto begins.")
-    ] = 1.0
-    temperature_learning_rate: Annotated[
-        Rate | None, Meta(description="Step size of the temperature; null: learning_rate.")
-    ] = None
-    target_entropy: Annotated[
-        float | None,
-        Meta(
-            description="Entropy of actions within [-1, 1], whatever the environment's bounds "
-            "are; null: minus the number of action dimensions."
-        ),
-    ] = None
+    temperature: Annotated[float, Meta(gt=0)] | Literal["auto"] = "auto"
+    initial_temperature: Annotated[float, Meta(gt=0)] = 1.0
+    temperature_learning_rate: Rate | None = None
+    target_entropy: float | None = None
 
     def policy_outputs(self, actions: int) -> int:
         """Means and log-deviations."""

@@ -15,7 +15,14 @@ from fast_core.system.importing import own
 
 
 class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
-    """A learner of values of choices, which explores by a share of random ones."""
+    """A learner of values of choices, which explores by a share of random ones.
+
+    Attributes:
+        epsilon_initial: Share of random actions at the run's first env step.
+        epsilon_final: Share of random actions after epsilon_steps.
+        epsilon_steps: Env steps over which the share falls from one to the other, from the run's
+            first on: those that fill the replay before the first update count too.
+    """
 
     changeable: ClassVar[tuple[str, ...]] = (
         *ReplaySettings.changeable,
@@ -23,19 +30,9 @@ class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
         "epsilon_final",
     )
 
-    epsilon_initial: Annotated[
-        float, Meta(ge=0, le=1, description="Share of random actions at the run's first env step.")
-    ] = 1.0
-    epsilon_final: Annotated[
-        float, Meta(ge=0, le=1, description="Share of random actions after epsilon_steps.")
-    ] = 0.05
-    epsilon_steps: Annotated[
-        Count,
-        Meta(
-            description="Env steps over which the share falls from one to the other, from the "
-            "run's first on: those that fill the replay before the first update count too."
-        ),
-    ] = 10_000
+    epsilon_initial: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    epsilon_final: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    epsilon_steps: Count = 10_000
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if this algorithm can't train in this environment."""

@@ -18,37 +18,28 @@ from fast_core.system.importing import own
 
 
 class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
-    """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options."""
+    """Deep Q-learning (Mnih et al. 2015) with double targets and dueling streams as options.
+
+    Attributes:
+        name: `dqn`.
+        double: The online network chooses the next action (arXiv:1509.06461).
+        dueling: Value and advantages as outputs of their own, after convolutions with hidden layers
+            of their own (arXiv:1511.06581).
+        layer_norm: Normalise what each hidden layer puts out over its features, before its
+            activation, with a scale and a shift that are learned.
+        target_interval: Steps between moves of the target network by target_rate.
+        huber_threshold: Error from which the loss is linear; null: squared everywhere.
+    """
 
     numpy_learner: ClassVar[str] = "fast_core.algos.replay.dqn:DQN"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dqn:TorchDQN"
 
-    name: Annotated[str, Meta(description="`dqn`.")] = "dqn"
-    double: Annotated[
-        bool,
-        Meta(description="The online network chooses the next action (arXiv:1509.06461)."),
-    ] = True
-    dueling: Annotated[
-        bool,
-        Meta(
-            description="Value and advantages as outputs of their own, after convolutions with "
-            "hidden layers of their own (arXiv:1511.06581)."
-        ),
-    ] = True
-    layer_norm: Annotated[
-        bool,
-        Meta(
-            description="Normalise what each hidden layer puts out over its features, before its "
-            "activation, with a scale and a shift that are learned."
-        ),
-    ] = False
-    target_interval: Annotated[
-        Count, Meta(description="Steps between moves of the target network by target_rate.")
-    ] = 1
-    huber_threshold: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="Error from which the loss is linear; null: squared everywhere."),
-    ] = 1.0
+    name: str = "dqn"
+    double: bool = True
+    dueling: bool = True
+    layer_norm: bool = False
+    target_interval: Count = 1
+    huber_threshold: Annotated[float, Meta(gt=0)] | None = 1.0
 
     def streams(self, environment: EnvironmentSpec) -> bool:
         """Whether value and advantages have hidden layers of their own."""

@@ -23,11 +23,13 @@ Offset = Annotated[
 
 
 class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
-    """What both have: critics that say mean and deviation of the return."""
+    """What both have: critics that say mean and deviation of the return.
 
-    policy_delay: Annotated[
-        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
-    ] = 2
+    Attributes:
+        policy_delay: Steps of the critics for one of the policy and the targets.
+    """
+
+    policy_delay: Count = 2
     variance_offset: Offset = 0.0
 
     def critic_outputs(self) -> int:
@@ -36,7 +38,13 @@ class DistributionalBlueprint(SquashedBlueprint, frozen=True, kw_only=True):
 
 
 class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
-    """Distributional soft actor-critic (arXiv:2001.02811)."""
+    """Distributional soft actor-critic (arXiv:2001.02811).
+
+    Attributes:
+        name: `dsac`.
+        critics: Value networks; the least of their values makes targets.
+        return_bound: Largest distance of a sampled return from the mean that counts.
+    """
 
     came_later: ClassVar[Mapping[str, object]] = {
         **DistributionalBlueprint.came_later,
@@ -46,35 +54,27 @@ class DSACConfig(DistributionalBlueprint, frozen=True, kw_only=True):
     numpy_learner: ClassVar[str] = "fast_core.algos.replay.dsac:DSAC"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSAC"
 
-    name: Annotated[str, Meta(description="`dsac`.")] = "dsac"
-    critics: Annotated[
-        Count, Meta(description="Value networks; the least of their values makes targets.")
-    ] = 1
-    return_bound: Annotated[
-        float,
-        Meta(gt=0, description="Largest distance of a sampled return from the mean that counts."),
-    ] = 20.0
+    name: str = "dsac"
+    critics: Count = 1
+    return_bound: Annotated[float, Meta(gt=0)] = 20.0
 
 
 class DSACTConfig(DistributionalBlueprint, frozen=True, kw_only=True):
-    """DSAC with three refinements (arXiv:2310.05858)."""
+    """DSAC with three refinements (arXiv:2310.05858).
+
+    Attributes:
+        name: `dsact`.
+        bound_deviations: The same in average deviations of the return: the paper's xi.
+        average_rate: Share of a batch in the running averages of deviations.
+    """
 
     numpy_learner: ClassVar[str] = "fast_core.algos.replay.dsac:DSACT"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_dsac:TorchDSACT"
 
-    name: Annotated[str, Meta(description="`dsact`.")] = "dsact"
-    bound_deviations: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="The same in average deviations of the return: the paper's xi.",
-        ),
-    ] = 3.0
+    name: str = "dsact"
+    bound_deviations: Annotated[float, Meta(gt=0)] = 3.0
     variance_offset: Offset = 0.1
-    average_rate: Annotated[
-        float,
-        Meta(gt=0, le=1, description="Share of a batch in the running averages of deviations."),
-    ] = 0.005
+    average_rate: Annotated[float, Meta(gt=0, le=1)] = 0.005
 
     def critic_numbers(self) -> int:
         """Averages of deviation and variance."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from typing import ClassVar
 
 from fast_core.algorithm import LearnerSetup
 from fast_core.algos.replay.box_blueprint import SquashedBlueprint
@@ -14,19 +12,19 @@ from fast_core.spec import EnvironmentSpec
 
 
 class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):
-    """Soft actor-critic (arXiv:1812.05905)."""
+    """Soft actor-critic (arXiv:1812.05905).
+
+    Attributes:
+        name: `sac`.
+        critics_in_target: Critics whose least value makes a target, drawn anew for every update
+            (REDQ, arXiv:2101.05982; the policy follows the mean of all then); null: all.
+    """
 
     numpy_learner: ClassVar[str] = "fast_core.algos.replay.sac:SAC"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_box:TorchSAC"
 
-    name: Annotated[str, Meta(description="`sac`.")] = "sac"
-    critics_in_target: Annotated[
-        Count | None,
-        Meta(
-            description="Critics whose least value makes a target, drawn anew for every update "
-            "(REDQ, arXiv:2101.05982; the policy follows the mean of all then); null: all."
-        ),
-    ] = None
+    name: str = "sac"
+    critics_in_target: Count | None = None
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if SAC can't train in this environment."""

@@ -42,6 +42,38 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         numpy_learner: The `NumpyLearner`, as ``module:Class``.
         torch_learner: The `TorchAlgorithm`.
         always_torch: Whether there is that alone: for algorithms of one's own.
+        batch_size: Rows of one optimizer step.
+        gamma: Discount per environment step.
+        n_step: Steps whose rewards are summed before the target's value.
+        learning_rate: Step size of Adam.
+        learning_rate_schedule: linear lets every step size, those of policy and temperature too,
+            fall to 0 at horizon_env_steps.
+        adam_epsilon: Adam's denominator offset.
+        max_grad_norm: Longest gradient of each network: of all critics with the convolutions below
+            them, and of the policy; null for no limit.
+        target_rate: Share by which target networks move to the online ones.
+        normalize_observations: Scale the numbers of observations by mean and variance of all rows
+            that were drawn; images are scaled by 1/255 always.
+        observation_clip: Limit of a normalised observation.
+        hidden_sizes: Widths of the hidden layers of every network, after the convolutions or a
+            network of your own; null: 256, 256, but for dqn 512 after convolutions and none after a
+            network of your own.
+        network: mlp: hidden layers only; images are flattened. nature_cnn: three convolutions for
+            each image of at least 36 pixels (Mnih et al. 2015). residual_cnn: 15 convolutions, from
+            16 pixels on (Espeholt et al. 2018). auto: nature_cnn where there are images,
+            residual_cnn where one is too small for it, otherwise mlp. Convolutions are trained by
+            the critics and shared with the policy. `package.module:Class`: a torch.nn.Module of
+            your own, under all networks or in place of each (docs/own-networks.md).
+        activation: What follows each hidden layer, as torch has it: gelu is the exact form,
+            gelu_tanh the approximation. Convolutions have relu.
+        layer_norm: Normalise what each hidden layer puts out over its features, before its
+            activation, with a scale and a shift that are learned; critics: in critics alone.
+        backend: numpy: gradients written by hand, on the CPU and in fp32, without torch. torch:
+            losses that autograd differentiates, on any device, with convolutions and networks of
+            your own too. auto: numpy where it can.
+        random_warmup: Act uniformly at random until the first update.
+        nonfinite_limit: The run ends with an error after so many NaN or infinite updates in a row;
+            each is skipped and counted.
     """
 
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
@@ -51,96 +83,25 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
     torch_learner: ClassVar[str] = ""
     always_torch: ClassVar[bool] = False
 
-    batch_size: Annotated[Count, Meta(description="Rows of one optimizer step.")] = 256
-    gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
-    n_step: Annotated[
-        Count, Meta(description="Steps whose rewards are summed before the target's value.")
-    ] = 1
-    learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
-    learning_rate_schedule: Annotated[
-        Schedule,
-        Meta(
-            description="linear lets every step size, those of policy and temperature too, fall "
-            "to 0 at horizon_env_steps."
-        ),
-    ] = "constant"
-    adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-8
-    max_grad_norm: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(
-            description="Longest gradient of each network: of all critics with the convolutions "
-            "below them, and of the policy; null for no limit."
-        ),
-    ] = None
-    target_rate: Annotated[
-        float,
-        Meta(gt=0, le=1, description="Share by which target networks move to the online ones."),
-    ] = 0.005
-    normalize_observations: Annotated[
-        bool,
-        Meta(
-            description="Scale the numbers of observations by mean and variance of all rows that "
-            "were drawn; images are scaled by 1/255 always."
-        ),
-    ] = False
+    batch_size: Count = 256
+    gamma: Annotated[float, Meta(ge=0, le=1)] = 0.99
+    n_step: Count = 1
+    learning_rate: Annotated[float, Meta(gt=0)] = 3e-4
+    learning_rate_schedule: Schedule = "constant"
+    adam_epsilon: Annotated[float, Meta(gt=0)] = 1e-8
+    max_grad_norm: Annotated[float, Meta(gt=0)] | None = None
+    target_rate: Annotated[float, Meta(gt=0, le=1)] = 0.005
+    normalize_observations: bool = False
     center_observations: Centering = True
-    observation_clip: Annotated[
-        float, Meta(gt=0, description="Limit of a normalised observation.")
-    ] = 10.0
-    hidden_sizes: Annotated[
-        Annotated[tuple[Count, ...], Meta(min_length=1)] | None,
-        Meta(
-            description="Widths of the hidden layers of every network, after the convolutions "
-            "or a network of your own; null: 256, 256, but for dqn 512 after convolutions and none "
-            "after a network of your own."
-        ),
-    ] = None
-    network: Annotated[
-        Network,
-        Meta(
-            description="mlp: hidden layers only; images are flattened. nature_cnn: three "
-            "convolutions for each image of at least 36 pixels (Mnih et al. 2015). residual_cnn: "
-            "15 convolutions, from 16 pixels on (Espeholt et al. 2018). auto: nature_cnn where "
-            "there are images, residual_cnn where one is too small for it, otherwise mlp. "
-            "Convolutions are trained by the critics and shared with the policy. "
-            "`package.module:Class`: a torch.nn.Module of your own, under all networks or in place "
-            "of each (docs/own-networks.md)."
-        ),
-    ] = "auto"
+    observation_clip: Annotated[float, Meta(gt=0)] = 10.0
+    hidden_sizes: Annotated[tuple[Count, ...], Meta(min_length=1)] | None = None
+    network: Network = "auto"
     network_kwargs: Arguments = {}
-    activation: Annotated[
-        Activation,
-        Meta(
-            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
-            "gelu_tanh the approximation. Convolutions have relu."
-        ),
-    ] = "relu"
-    layer_norm: Annotated[
-        bool | Literal["critics"],
-        Meta(
-            description="Normalise what each hidden layer puts out over its features, before its "
-            "activation, with a scale and a shift that are learned; critics: in critics alone."
-        ),
-    ] = False
-    backend: Annotated[
-        Literal["auto", "numpy", "torch"],
-        Meta(
-            description="numpy: gradients written by hand, on the CPU and in fp32, without torch. "
-            "torch: losses that autograd differentiates, on any device, with convolutions and "
-            "networks of your own too. auto: numpy where it can."
-        ),
-    ] = "auto"
-    random_warmup: Annotated[
-        bool,
-        Meta(description="Act uniformly at random until the first update."),
-    ] = True
-    nonfinite_limit: Annotated[
-        Count,
-        Meta(
-            description="The run ends with an error after so many NaN or infinite updates in a "
-            "row; each is skipped and counted."
-        ),
-    ] = 10
+    activation: Activation = "relu"
+    layer_norm: bool | Literal["critics"] = False
+    backend: Literal["auto", "numpy", "torch"] = "auto"
+    random_warmup: bool = True
+    nonfinite_limit: Count = 10
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if a learner can't be built for this run."""

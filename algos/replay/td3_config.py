@@ -13,24 +13,26 @@ from fast_core.spec import EnvironmentSpec
 
 
 class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
-    """Twin delayed deep deterministic policy gradient (arXiv:1802.09477)."""
+    """Twin delayed deep deterministic policy gradient (arXiv:1802.09477).
+
+    Attributes:
+        name: `td3`.
+        learning_rate: Step size of Adam.
+        policy_delay: Steps of the critics for one of the policy and the targets.
+        exploration_noise: Deviation of the noise on actions, in halves of the box's width.
+        smoothing_noise: Deviation of the noise on the actions of targets.
+        smoothing_limit: Limit of that noise.
+    """
 
     numpy_learner: ClassVar[str] = "fast_core.algos.replay.td3:TD3"
     torch_learner: ClassVar[str] = "fast_core.algos.replay.torch_box:TorchTD3"
 
-    name: Annotated[str, Meta(description="`td3`.")] = "td3"
-    learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 1e-3
-    policy_delay: Annotated[
-        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
-    ] = 2
-    exploration_noise: Annotated[
-        float,
-        Meta(ge=0, description="Deviation of the noise on actions, in halves of the box's width."),
-    ] = 0.1
-    smoothing_noise: Annotated[
-        float, Meta(ge=0, description="Deviation of the noise on the actions of targets.")
-    ] = 0.2
-    smoothing_limit: Annotated[float, Meta(ge=0, description="Limit of that noise.")] = 0.5
+    name: str = "td3"
+    learning_rate: Annotated[float, Meta(gt=0)] = 1e-3
+    policy_delay: Count = 2
+    exploration_noise: Annotated[float, Meta(ge=0)] = 0.1
+    smoothing_noise: Annotated[float, Meta(ge=0)] = 0.2
+    smoothing_limit: Annotated[float, Meta(ge=0)] = 0.5
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy."""
@@ -41,15 +43,16 @@ class TD3Config(BoxBlueprint, frozen=True, kw_only=True):
 
 
 class DDPGConfig(TD3Config, frozen=True, kw_only=True):
-    """Deep deterministic policy gradient (arXiv:1509.02971): TD3 without its three additions."""
+    """Deep deterministic policy gradient (arXiv:1509.02971): TD3 without its three additions.
 
-    name: Annotated[str, Meta(description="`ddpg`.")] = "ddpg"
-    critics: Annotated[
-        Count, Meta(description="Value networks; the least of their values makes targets.")
-    ] = 1
-    policy_delay: Annotated[
-        Count, Meta(description="Steps of the critics for one of the policy and the targets.")
-    ] = 1
-    smoothing_noise: Annotated[
-        float, Meta(ge=0, description="Deviation of the noise on the actions of targets.")
-    ] = 0.0
+    Attributes:
+        name: `ddpg`.
+        critics: Value networks; the least of their values makes targets.
+        policy_delay: Steps of the critics for one of the policy and the targets.
+        smoothing_noise: Deviation of the noise on the actions of targets.
+    """
+
+    name: str = "ddpg"
+    critics: Count = 1
+    policy_delay: Count = 1
+    smoothing_noise: Annotated[float, Meta(ge=0)] = 0.0

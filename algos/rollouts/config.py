@@ -57,6 +57,48 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
     Attributes:
         learner: The class that learns, as ``module:Class``. That of an algorithm of one's own is
             an `ActorCritic` (fast_core/algos/rollouts/actor_critic.py).
+        learning_rate: Step size of Adam.
+        learning_rate_schedule: linear falls to 0 at horizon_env_steps.
+        adam_epsilon: Adam's denominator offset.
+        gamma: Discount per environment step.
+        gae_lambda: Decay of generalised advantage estimation.
+        max_grad_norm: Longest gradient, over all parameters; null for no limit.
+        epochs: Passes over the rows of a ticket.
+        minibatch_size: Rows of one optimizer step, the last of an epoch may have fewer; null: all
+            rows of a ticket.
+        normalize_observations: Scale the numbers of observations by running mean and variance;
+            images are scaled by 1/255 always.
+        normalize_rewards: Scale rewards by the running deviation of the discounted return.
+        observation_clip: Limit of a normalised observation.
+        reward_clip: Limit of a normalised reward.
+        normalize_actions: Act within [-1, 1], stretched over boxes with finite bounds, so that
+            nothing depends on the unit of actions; false acts in the environment's units, in which
+            initial_log_std is to be set then. auto: true where that is 0 and bounds are far from
+            [-1, 1]: not about 0, or less than 0.9 or more than 4 from their middle.
+        network: mlp: hidden layers only; images are flattened. nature_cnn: three convolutions and
+            512 features for each image of at least 36 pixels (Mnih et al. 2015). residual_cnn: 15
+            convolutions and 256 features, from 16 pixels on (Espeholt et al. 2018). auto:
+            nature_cnn where there are images, residual_cnn where one is too small for it, otherwise
+            mlp. `package.module:Class`: a torch.nn.Module of your own (docs/own-networks.md).
+        hidden_sizes: Widths of the hidden layers, which take the features of images and the other
+            numbers of an observation together; null: 64, 64, or none where there are convolutions
+            or a network of your own.
+        actor_sizes: Widths of the policy's hidden layers, where it has a torso of its own; null:
+            hidden_sizes.
+        critic_sizes: Widths of the value's hidden layers, where it has a torso of its own; null:
+            hidden_sizes.
+        activation: What follows each hidden layer, as torch has it: gelu is the exact form,
+            gelu_tanh the approximation. Convolutions have relu.
+        layer_norm: Normalise what each hidden layer puts out over its features, before its
+            activation, with a scale and a shift that are learned.
+        shared_torso: One torso under policy and value, instead of one for each; null: only where
+            there are convolutions or a network of your own.
+        recurrent: A layer that remembers, between the hidden layers, which are shared then, and
+            both heads. minibatch_size must be a multiple of rollout.steps.
+        recurrent_size: Width of the recurrent layer.
+        initial_log_std: First log standard deviation of continuous actions.
+        nonfinite_limit: The run ends with an error after so many NaN or infinite updates in a row;
+            each is skipped and counted. A round with such data counts as one.
     """
 
     learner: ClassVar[str] = ""
@@ -66,125 +108,32 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
     }
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "max_grad_norm")
 
-    learning_rate: Annotated[float, Meta(gt=0, description="Step size of Adam.")] = 3e-4
-    learning_rate_schedule: Annotated[
-        Schedule, Meta(description="linear falls to 0 at horizon_env_steps.")
-    ] = "constant"
-    adam_epsilon: Annotated[float, Meta(gt=0, description="Adam's denominator offset.")] = 1e-5
-    gamma: Annotated[float, Meta(ge=0, le=1, description="Discount per environment step.")] = 0.99
-    gae_lambda: Annotated[
-        float, Meta(ge=0, le=1, description="Decay of generalised advantage estimation.")
-    ] = 0.95
-    max_grad_norm: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="Longest gradient, over all parameters; null for no limit."),
-    ] = 0.5
-    epochs: Annotated[int, Meta(ge=1, description="Passes over the rows of a ticket.")] = 1
-    minibatch_size: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
-        Meta(
-            description="Rows of one optimizer step, the last of an epoch may have fewer; null: "
-            "all rows of a ticket."
-        ),
-    ] = None
-    normalize_observations: Annotated[
-        bool,
-        Meta(
-            description="Scale the numbers of observations by running mean and variance; images "
-            "are scaled by 1/255 always."
-        ),
-    ] = True
-    normalize_rewards: Annotated[
-        bool, Meta(description="Scale rewards by the running deviation of the discounted return.")
-    ] = True
+    learning_rate: Annotated[float, Meta(gt=0)] = 3e-4
+    learning_rate_schedule: Schedule = "constant"
+    adam_epsilon: Annotated[float, Meta(gt=0)] = 1e-5
+    gamma: Annotated[float, Meta(ge=0, le=1)] = 0.99
+    gae_lambda: Annotated[float, Meta(ge=0, le=1)] = 0.95
+    max_grad_norm: Annotated[float, Meta(gt=0)] | None = 0.5
+    epochs: Annotated[int, Meta(ge=1)] = 1
+    minibatch_size: Annotated[int, Meta(ge=1)] | None = None
+    normalize_observations: bool = True
+    normalize_rewards: bool = True
     center_observations: Centering = True
-    observation_clip: Annotated[
-        float, Meta(gt=0, description="Limit of a normalised observation.")
-    ] = 10.0
-    reward_clip: Annotated[float, Meta(gt=0, description="Limit of a normalised reward.")] = 10.0
-    normalize_actions: Annotated[
-        bool | Literal["auto"],
-        Meta(
-            description="Act within [-1, 1], stretched over boxes with finite bounds, so that "
-            "nothing depends on the unit of actions; false acts in the environment's units, in "
-            "which initial_log_std is to be set then. auto: true where that is 0 and bounds are "
-            "far from [-1, 1]: not about 0, or less than 0.9 or more than 4 from their middle."
-        ),
-    ] = "auto"
-    network: Annotated[
-        Network,
-        Meta(
-            description="mlp: hidden layers only; images are flattened. nature_cnn: three "
-            "convolutions and 512 features for each image of at least 36 pixels (Mnih et al. "
-            "2015). residual_cnn: 15 convolutions and 256 features, from 16 pixels on "
-            "(Espeholt et al. 2018). auto: nature_cnn where there are images, residual_cnn "
-            "where one is too small for it, otherwise mlp. `package.module:Class`: a "
-            "torch.nn.Module of your own (docs/own-networks.md)."
-        ),
-    ] = "auto"
+    observation_clip: Annotated[float, Meta(gt=0)] = 10.0
+    reward_clip: Annotated[float, Meta(gt=0)] = 10.0
+    normalize_actions: bool | Literal["auto"] = "auto"
+    network: Network = "auto"
     network_kwargs: Arguments = {}
-    hidden_sizes: Annotated[
-        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
-        Meta(
-            description="Widths of the hidden layers, which take the features of images and the "
-            "other numbers of an observation together; null: 64, 64, or none where there are "
-            "convolutions or a network of your own."
-        ),
-    ] = None
-    actor_sizes: Annotated[
-        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
-        Meta(
-            description="Widths of the policy's hidden layers, where it has a torso of its own; "
-            "null: hidden_sizes."
-        ),
-    ] = None
-    critic_sizes: Annotated[
-        Annotated[tuple[Positive, ...], Meta(min_length=1)] | None,
-        Meta(
-            description="Widths of the value's hidden layers, where it has a torso of its own; "
-            "null: hidden_sizes."
-        ),
-    ] = None
-    activation: Annotated[
-        Activation,
-        Meta(
-            description="What follows each hidden layer, as torch has it: gelu is the exact form, "
-            "gelu_tanh the approximation. Convolutions have relu."
-        ),
-    ] = "tanh"
-    layer_norm: Annotated[
-        bool,
-        Meta(
-            description="Normalise what each hidden layer puts out over its features, before its "
-            "activation, with a scale and a shift that are learned."
-        ),
-    ] = False
-    shared_torso: Annotated[
-        bool | None,
-        Meta(
-            description="One torso under policy and value, instead of one for each; null: only "
-            "where there are convolutions or a network of your own."
-        ),
-    ] = None
-    recurrent: Annotated[
-        Literal["none", "gru", "lstm"],
-        Meta(
-            description="A layer that remembers, between the hidden layers, which are shared then, "
-            "and both heads. minibatch_size must be a multiple of rollout.steps."
-        ),
-    ] = "none"
-    recurrent_size: Annotated[Positive, Meta(description="Width of the recurrent layer.")] = 64
-    initial_log_std: Annotated[
-        float, Meta(description="First log standard deviation of continuous actions.")
-    ] = 0.0
-    nonfinite_limit: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="The run ends with an error after so many NaN or infinite updates in "
-            "a row; each is skipped and counted. A round with such data counts as one.",
-        ),
-    ] = 10
+    hidden_sizes: Annotated[tuple[Positive, ...], Meta(min_length=1)] | None = None
+    actor_sizes: Annotated[tuple[Positive, ...], Meta(min_length=1)] | None = None
+    critic_sizes: Annotated[tuple[Positive, ...], Meta(min_length=1)] | None = None
+    activation: Activation = "tanh"
+    layer_norm: bool = False
+    shared_torso: bool | None = None
+    recurrent: Literal["none", "gru", "lstm"] = "none"
+    recurrent_size: Positive = 64
+    initial_log_std: float = 0.0
+    nonfinite_limit: Annotated[int, Meta(ge=1)] = 10
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:
         """Raise `ConfigError` if it can't train in this environment, with so many rows."""
