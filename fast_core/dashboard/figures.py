@@ -9,7 +9,6 @@ from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.source import Ahead, Cell, RunFacts
 
 _RATES = {"env_steps_per_s": "time/env_steps_per_s", "updates_per_s": "time/updates_per_s"}
-_REPLAY_RATIO = "replay/updates_per_env_step"
 
 
 class Figures:
@@ -35,13 +34,9 @@ class Figures:
 
     @property
     def rates(self) -> dict[str, float]:
-        """What is done in a second, and updates per environment step."""
-        wanted = _RATES | {"replay_ratio": _REPLAY_RATIO}
-        found = {name: self._number(key) for name, key in wanted.items()}
-        rates = {name: value for name, value in found.items() if value is not None}
-        if "replay_ratio" not in rates and self.env_steps:
-            rates["replay_ratio"] = self.updates / self.env_steps
-        return rates
+        """What is done in a second."""
+        found = {name: self._number(key) for name, key in _RATES.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def ahead(self) -> Ahead:

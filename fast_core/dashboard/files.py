@@ -9,7 +9,6 @@ from fast_core.dashboard.feed import Feed
 from fast_core.dashboard.figures import Figures, why_no_frames
 from fast_core.dashboard.meters import Meters
 from fast_core.dashboard.source import End, Hello, Insight, News, Now, RunFacts
-from fast_core.dashboard.words import phase_word
 from fast_core.errors import TransportError
 from fast_core.launcher.control import client
 from fast_core.launcher.control.messages import Status, StatusRequest
@@ -110,13 +109,9 @@ class RunOnFile:
         """The run at this moment, as far as it says."""
         self._asked_s = time.monotonic()
         figures, status = Figures(self._feed), self._status
-        if status is not None:
-            phase = phase_word(status.phase)
-        else:
-            phase = "starting" if self.facts.running else (self.facts.outcome or "ended")
-            phase = phase.partition(":")[0]
+        phase = "starting" if self.facts.running else (self.facts.outcome or "ended")
         return Now(
-            phase=phase,
+            phase=phase.partition(":")[0] if status is None else status.phase,
             elapsed_s=figures.elapsed_s if status is None else status.elapsed_s,
             env_steps=figures.env_steps if status is None else status.env_steps,
             updates=(status and status.updates) or figures.updates,

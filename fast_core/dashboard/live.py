@@ -146,7 +146,7 @@ class LiveRun:
         row = self._stats[name]
         state = NodeState(row.words[StatsColumn.STATE]).name.lower()
         word = "dead" if name in self._feed.away else state
-        return self._meters.node(node_status(name, word, row, self._feed.lives.get(name, 1)))
+        return self._meters.node(node_status(name, word, row, life=1))
 
     def _tile(self, tile: Tile) -> TileNow:
         frame = self._newest.get(tile.number)

@@ -11,7 +11,7 @@ from fast_core.screens.frame import Frame
 Cell = float | int | str | None
 Columns = dict[str, list[Cell]]
 Record = dict[str, Cell]
-Kind = Literal["train", "evaluation", "episodes"]
+Kind = Literal["train", "evaluation"]
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,19 +53,13 @@ class NodeNow(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        state: In a word: stepping, waiting, inferring, learning, publishing, ...
-        doing_s: For how long.
-        busy_share: Share of the last seconds that it worked, None where that is not known yet.
-        waiting_share: Likewise that it waited.
-        life: The number of its life, one more after each death.
+        state: In a word: stepping, waiting, acting, learning, publishing, ...
+        waiting_share: Share of the last seconds that it waited, None where that is not known yet.
     """
 
     name: str
     state: str
-    doing_s: float
-    busy_share: float | None
     waiting_share: float | None
-    life: int
 
 
 class TileNow(msgspec.Struct, frozen=True):
@@ -136,7 +130,6 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """What a page is told first, and again where the history was replaced."""
 
     type: Literal["hello"] = "hello"
-    version: int = 1
     run: RunFacts
     tiles: tuple[TileFacts, ...]
     fps: float

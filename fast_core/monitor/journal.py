@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -37,9 +36,15 @@ def read_entries(path: Path) -> Iterator[JournalEntry]:
     """Entries in the order they were written; lines cut short by a killed writer are left out."""
     if not path.is_file():
         return
-    for line in read_lines(path):
-        with contextlib.suppress(msgspec.DecodeError):
-            yield _decoder.decode(line)
+    yield from filter(None, map(decode_entry, read_lines(path)))
+
+
+def decode_entry(line: bytes) -> JournalEntry | None:
+    """An entry as it stands in the file; None for what is none."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.DecodeError:
+        return None
 
 
 class EventJournal:

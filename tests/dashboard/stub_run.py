@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 NODES = ("env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0", "dashboard-0")
 CYCLES = {
-    "env": ("stepping", "stepping", "inferring", "waiting"),
+    "env": ("stepping", "stepping", "acting", "waiting"),
     "optimizer": ("waiting", "learning", "learning", "publishing"),
     "evaluator": ("waiting", "evaluating", "evaluating", "waiting"),
     "metrics": ("waiting", "waiting", "writing"),
@@ -177,7 +177,7 @@ class Run:
             "elapsed_s": at,
             "env_steps": int(at * 2048),
             "updates": int(at * 32),
-            "rates": {"env_steps_per_s": 2048.0, "updates_per_s": 32.0, "replay_ratio": 0.0156},
+            "rates": {"env_steps_per_s": 2048.0, "updates_per_s": 32.0},
             "async": {
                 "degree": 2,
                 "admitted": int(at * 8) + 2,
@@ -199,10 +199,7 @@ class Run:
         return {
             "name": name,
             "state": cycle[place],
-            "doing_s": at % 0.6,
-            "busy_share": 1 - waits,
             "waiting_share": waits,
-            "life": 1,
         }
 
     def tile(self, n: int, at: float) -> dict[str, Any]:

@@ -56,9 +56,9 @@ def test_run_that_goes_on_is_asked_while_somebody_looks(
     assert f"fastloop resume {hello.run.directory} --dashboard" in hello.why_no_frames
     eventually(lambda: run.now().nodes, "an answer")
     now = run.now()
-    assert (now.phase, now.env_steps, now.updates, now.elapsed_s) == ("saving", 640, 12, 7.0)
+    assert (now.phase, now.env_steps, now.updates, now.elapsed_s) == ("checkpointing", 640, 12, 7.0)
     (shown,) = now.nodes
-    assert (shown.name, shown.state, shown.life) == ("env-0", "inferring", 2)
+    assert (shown.name, shown.state) == ("env-0", "acting")
     monkeypatch.undo()
     hello, end = run.news()
     assert isinstance(hello, Hello) and isinstance(end, End)

@@ -13,8 +13,9 @@ import pytest
 
 from fast_core.config import DashboardConfig
 from fast_core.dashboard.live import LiveRun, slowed_ns
-from fast_core.dashboard.meters import SPAN_S, Meter, Reading
+from fast_core.dashboard.meters import SPAN_S, Meters
 from fast_core.dashboard.tile_states import STILL_S, Best, TileStates
+from fast_core.launcher.control.messages import NodeStatus
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeState
 from fast_core.screens.tiles import tiles
@@ -94,14 +95,19 @@ def test_best_tile_is_that_of_the_best_mean_once_all_have_ended_an_episode() -> 
     assert best.tile == 0, "5 against the mean of 7 and 0"
 
 
-def test_shares_are_those_of_the_last_seconds() -> None:
-    meter = Meter()
-    assert meter.take(Reading(0.0, 0.0, 0.0)) == (None, None)
-    assert meter.take(Reading(1.0, 1.0, 0.0)) == (1.0, 0.0)
-    for second in range(2, 20):
-        share = meter.take(Reading(float(second), 1.0, second - 1.0))
-    assert share == (0.0, 1.0), f"what was {SPAN_S:g} s ago does not count"
-    assert meter.take(Reading(20.0, 0.1, 0.0)) == (None, None), "another process"
+def test_share_of_waiting_is_that_of_the_last_seconds(clock: list[float]) -> None:
+    meters = Meters()
+
+    def share(busy_s: float, waiting_s: float) -> float | None:
+        clock[0] += 1.0
+        return meters.node(NodeStatus("env-0", "acting", 0.0, busy_s, waiting_s)).waiting_share
+
+    assert share(0.0, 0.0) is None
+    assert share(1.0, 0.0) == 0.0
+    shares = [share(1.0, second - 1.0) for second in range(2, 20)]
+    assert shares[-1] == 1.0, f"what was {SPAN_S:g} s ago does not count"
+    assert share(0.1, 0.0) is None, "another process"
+    assert meters.node(NodeStatus("env-1", "away", 0.0, 0.0, 0.0)).state == "dead"
 
 
 def test_time_goes_on_between_rows_and_a_first_round_is_training(

@@ -23,11 +23,7 @@ export class History {
   }
 
   append(kind, rows) {
-    if (!KINDS.includes(kind)) return;
-    for (const row of rows) {
-      if (kind === "train") this.train.append({ ...row, ...this.waits(row) });
-      else this[kind].append(row);
-    }
+    for (const row of rows) this[kind].append(kind === "train" ? { ...row, ...this.waits(row) } : row);
   }
 
   /** Shares of waiting since the row before, from the sums that rows have. */

@@ -25,12 +25,6 @@ export const STATES = {
   dead: { letter: "X", colour: "bad", pattern: "cross" },
 };
 const OTHER = { letter: "?", colour: "state-f", pattern: "solid" };
-const ALIASES = { inferring: "acting", "trying environments": "trying", "drawing rows": "drawing" };
-
-function known(state) {
-  const name = (state || "starting").toLowerCase();
-  return ALIASES[name] ?? name;
-}
 
 export class Timeline {
   constructor() {
@@ -54,8 +48,8 @@ export class Timeline {
     for (const node of nodes) {
       const row = this.nodes.get(node.name) ?? this.row(node.name);
       row.now = node;
-      extend(row.spans, known(node.state), now);
-      put(row.state, word("node", known(node.state)));
+      extend(row.spans, node.state, now);
+      put(row.state, word("node", node.state));
       put(row.share, Number.isFinite(node.waiting_share) ? say("waits", { x: share(node.waiting_share) }) : "");
     }
     if (!this.inView || document.hidden || now - this.drawnAt < 400) return;
