@@ -68,12 +68,31 @@ class Connection:
         self.over.set()
 
 
+def once_each(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Warns of somebody who is refused, once for each kind of reason."""
+    told: set[str] = set()
+
+    def refused(text: str) -> None:
+        kind = text[:40]
+        if kind not in told and len(told) < 20:
+            told.add(kind)
+            warn(f"the page refused somebody: {text} (said once)")
+
+    return refused
+
+
 class Broadcast:
-    """Looks at the source while somebody watches, and gives each browser what it can take."""
+    """Looks at the source while somebody watches, and gives each browser what it can take.
+
+    Attributes:
+        source: What is shown.
+        refused: Warns of who is not let in, once for each reason.
+        clips: The last seconds of what is watched.
+    """
 
     def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
         """``warn`` is called with a sentence."""
-        self.source, self._warn = source, warn
+        self.source, self._warn, self.refused = source, warn, once_each(warn)
         self.clips = Clips()
         self._connections: set[Connection] = set()
         self._newest: dict[int, Newest] = {}
@@ -84,13 +103,6 @@ class Broadcast:
         self._wanted: dict[int, int] = {}
         self._tiles = frozenset[int]()
         self._interval_s = 0.0
-
-    def tell_once(self, text: str) -> None:
-        """Warn of what somebody did, once for each kind of it."""
-        kind = text[:40]
-        if kind not in self._told and len(self._told) < 20:
-            self._told.add(kind)
-            self._warn(f"the page refused somebody: {text} (said once)")
 
     def _tell_fault(self, error: BaseException | None) -> None:
         """Warn, once, of what ended a connection and should not have."""
@@ -204,7 +216,7 @@ class Broadcast:
         """Talk with one browser until it leaves or is refused."""
         await socket.accept()
         if len(self._connections) >= MOST_CLIENTS:
-            self.tell_once(f"{MOST_CLIENTS} browsers watch already")
+            self.refused(f"{MOST_CLIENTS} browsers watch already")
             await socket.close(AGAIN)
             return
         connection = Connection()
@@ -239,7 +251,7 @@ class Broadcast:
             try:
                 said = understand(message.get("text") or message.get("bytes") or b"")
             except ValueError as error:
-                self.tell_once(f"a browser sent what the page never does: {error}")
+                self.refused(f"a browser sent what the page never does: {error}")
                 connection.refuse(REFUSED)
                 return
             connection.came_s = math.inf

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -16,52 +14,31 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import Receive, Scope, Send
 
-from fast_core.dashboard.broadcast import Broadcast
+from fast_core.dashboard.broadcast import once_each
 from fast_core.dashboard.files import RunOnFile
 from fast_core.dashboard.folder_api import FolderApi
 from fast_core.dashboard.overview import Overview
-from fast_core.dashboard.security import Access, Guard
-from fast_core.dashboard.server import files, routes
-from fast_core.dashboard.serving import Serving, url_of
+from fast_core.dashboard.server import Page, RunPage, files
 from fast_core.monitor.run_directory import RunDirectory
 
 MOST_OPEN = 16  # pages of runs; the one that nobody looks at for longest is closed first
 IDLE_S = 60.0  # after which a page that nobody looks at is closed
 _LOOK_S = 5.0
 _GONE = 1001  # a websocket's code for what is not there any more
-_KINDS = 20  # of warnings
 
 
-@dataclass(frozen=True)
-class RunPage:
-    """The page of one run.
-
-    Attributes:
-        routes: What is served.
-        run: What is done beside answering, until it is cancelled.
-        end: Tells every browser a last word.
-        close: Lets go of the run; may take seconds.
-    """
-
-    routes: Sequence[BaseRoute]
-    run: Callable[[], Awaitable[None]]
-    end: Callable[[str], None]
-    close: Callable[[], None]
-
-
-def page_of(path: Path, warn: Callable[[str], None]) -> RunPage:
+def page_of(path: Path, warn: Callable[[str], None]) -> Page:
     """The page of a run by what it writes; ``warn`` is called with sentences."""
     source = RunOnFile(RunDirectory(path))
     source.hello()  # reads what there is already, which others need not wait for
-    broadcast = Broadcast(source, warn)
-    return RunPage(routes(broadcast), broadcast.run, broadcast.end, source.close)
+    return RunPage(source, warn)
 
 
 @dataclass(eq=False)
 class _Open:
     """The page of a run that somebody looks at, or has just looked at."""
 
-    page: RunPage
+    page: Page
     app: Starlette
     task: asyncio.Future[None]
     viewers: int = 0
@@ -76,19 +53,19 @@ class FolderPage:
 
     Attributes:
         api: What it asks for, and the folder.
+        refused: Warns of who is not let in, once for each reason.
     """
 
     def __init__(
         self,
         folder: Path,
         warn: Callable[[str], None],
-        open_run: Callable[[Path, Callable[[str], None]], RunPage] = page_of,
+        open_run: Callable[[Path, Callable[[str], None]], Page] = page_of,
     ) -> None:
         """``warn`` is called with sentences; ``open_run`` makes the page of a run directory."""
         self.api = FolderApi(Overview(folder))
-        self._open_run, self._warn = open_run, warn
+        self._open_run, self._warn, self.refused = open_run, warn, once_each(warn)
         self._open: dict[str, _Open] = {}
-        self._told: set[str] = set()
 
     def routes(self) -> list[BaseRoute]:
         """The page's files, what it asks for, and the pages of runs."""
@@ -108,14 +85,7 @@ class FolderPage:
             if idle or each.task.done() or self.api.overview.path(run) is None:
                 await self._shut(run)
 
-    def refused(self, text: str) -> None:
-        """Warn of it, once for each kind of refusal."""
-        kind = text[:40]
-        if kind not in self._told and len(self._told) < _KINDS:
-            self._told.add(kind)
-            self._warn(f"the page refused somebody: {text} (said once)")
-
-    def end(self, text: str) -> None:
+    def end(self, text: str | Callable[[], str]) -> None:
         """Tell the browsers that look at runs; that of the folder notices by itself."""
         for each in self._open.values():
             each.page.end(text)
@@ -159,7 +129,7 @@ class FolderPage:
         if (other := self._open.get(run)) is not None:  # somebody else asked meanwhile
             await asyncio.to_thread(page.close)
             return other
-        app = Starlette(routes=page.routes)
+        app = Starlette(routes=page.routes())
         self._open[run] = opened = _Open(page, app, asyncio.ensure_future(page.run()))
         return opened
 
@@ -177,48 +147,6 @@ class FolderPage:
             except Exception as error:  # of one run's page, which is not the folder's
                 self._warn(f"the page of run {run} ended: {error!r}")
         await asyncio.to_thread(each.page.close)
-
-
-class FolderServer:
-    """Serves the page of a folder until it is closed.
-
-    Attributes:
-        url: Where, without a token.
-        port: At which port.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        listening: socket.socket,
-        host: str,
-        *,
-        token: str,
-        warn: Callable[[str], None],
-    ) -> None:
-        """Begin to serve at a socket that listens; ``warn`` is called with sentences."""
-        self.port = int(listening.getsockname()[1])
-        self.url = url_of(host, listening)
-        self._page = FolderPage(folder, warn)
-        app = Guard(
-            Starlette(routes=self._page.routes()),
-            Access(host, self.port, token),
-            self._page.refused,
-        )
-        self._serving = Serving(app, listening, self._page.run, told=self._page.refused)
-
-    def check(self) -> None:
-        """See whether it serves.
-
-        Raises:
-            FastLoopError: It does not any more; says why.
-        """
-        self._serving.check()
-
-    def close(self, text: str = "") -> None:
-        """Tell every browser ``text``, its last word, and stop; may be called twice."""
-        self._serving.close(partial(self._page.end, text) if text else None)
-        self._page.close()
 
 
 async def _missing(scope: Scope, receive: Receive, send: Send) -> None:

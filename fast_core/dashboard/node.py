@@ -50,7 +50,7 @@ class Dashboard(Node):
         # here, because the launcher imports this module and needs none of them
         from fast_core.dashboard.insight import Insights
         from fast_core.dashboard.live import LiveRun
-        from fast_core.dashboard.server import PageServer
+        from fast_core.dashboard.server import PageServer, RunPage
         from fast_core.dashboard.serving import listen
 
         page, path = config.dashboard, RunDirectory(Path(context.plan.run_directory)).dashboard
@@ -63,12 +63,11 @@ class Dashboard(Node):
         thoughts = Insights(context.plan, memory, f"{INSIGHTS}/{name}")
         self._live = LiveRun(context.plan, memory, Watching(words.words), thoughts)
         self._server = server = PageServer(
-            self._live,
+            RunPage(self._live, context.log.warning),
             listening,
             page.host,
             token=token() or made,
             hosts=page.hosts,
-            warn=context.log.warning,
         )
         self._served = Served(server.url, server.port, os.getpid(), made)
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from starlette.responses import HTMLResponse, PlainTextResponse
+
 from fast_core.screens.access import TOKEN, is_loopback
 
 Scope = MutableMapping[str, Any]  # as ASGI has it
@@ -155,9 +157,9 @@ class Guard:
             cookie = f"{self._access.cookie(scope)}={self._access.ticket}; Path=/; HttpOnly"
             # Not a redirect: where a notebook's link led here, a browser would follow it without
             # the cookie. Of itself the page goes on with it, and the token leaves the address.
-            headers = [(b"refresh", b"0; url=./"), (b"cache-control", b"no-store")]
-            headers.append((b"set-cookie", f"{cookie}; SameSite=Strict".encode()))
-            await _answer(send, 200, _OPENING, headers, "text/html")
+            headers = {"refresh": "0; url=./", "cache-control": "no-store"}
+            headers["set-cookie"] = f"{cookie}; SameSite=Strict"
+            await HTMLResponse(_OPENING, 200, headers)(scope, receive, _with_headers(send))
         elif scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
@@ -178,22 +180,8 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal) 
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
     else:
-        await _answer(send, refusal.status, refusal.text + "\n", [(b"connection", b"close")])
-
-
-async def _answer(
-    send: Send,
-    status: int,
-    text: str,
-    headers: list[tuple[bytes, bytes]],
-    media: str = "text/plain",
-) -> None:
-    body = text.encode()
-    kind = (b"content-type", f"{media}; charset=utf-8".encode())
-    size = (b"content-length", str(len(body)).encode())
-    given = [kind, size, *headers, *HEADERS]
-    await send({"type": "http.response.start", "status": status, "headers": given})
-    await send({"type": "http.response.body", "body": body})
+        answer = PlainTextResponse(f"{refusal.text}\n", refusal.status, {"connection": "close"})
+        await answer(scope, receive, _with_headers(send))
 
 
 def _equal(shown: str, kept: str) -> bool:

@@ -1,12 +1,13 @@
-"""The page of a run: its files, what it asks for, and its websocket."""
+"""The page of a run, and the server of any page."""
 
 from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,13 +15,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
 
 from fast_core.dashboard.broadcast import Broadcast
 from fast_core.dashboard.clips import KEPT_S, Form
-from fast_core.dashboard.security import Access, App, Guard
+from fast_core.dashboard.security import Access, Guard
 from fast_core.dashboard.serving import Serving, url_of
-from fast_core.dashboard.source import Source
 from fast_core.errors import FastLoopError
 
 PAGE = Path(__file__).parent / "page"
@@ -56,49 +55,67 @@ def _plotly() -> bytes:
     return gzip.compress(get_plotlyjs().encode(), 6)
 
 
-def routes(broadcast: Broadcast) -> list[BaseRoute]:
+class Page(Protocol):
+    """What a `PageServer` serves."""
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Its files, and what it asks for."""
+        ...
+
+    async def run(self) -> None:
+        """What is done beside answering, until it is cancelled."""
+        ...
+
+    def refused(self, text: str) -> None:
+        """Somebody is not let in, for this reason."""
+        ...
+
+    def end(self, text: str | Callable[[], str]) -> None:
+        """Tell every browser a last word."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is shown; may take seconds."""
+        ...
+
+
+class RunPage(Broadcast):
     """The page of a run: its files, what it asks for, and its websocket."""
 
-    async def state(request: Request) -> Response:
-        data = msgspec.json.encode(broadcast.source.now())
+    def routes(self) -> list[BaseRoute]:
+        """See `Page`."""
+        state, clip = Route("/api/state", self._state), Route("/api/clip", self._clip)
+        return [*files(), state, clip, WebSocketRoute("/ws", self.serve)]
+
+    def close(self) -> None:
+        """Let go of the run."""
+        self.source.close()
+
+    async def _state(self, request: Request) -> Response:
+        data = msgspec.json.encode(self.source.now())
         return Response(data, media_type="application/json")
 
-    async def clip(request: Request) -> Response:
-        return await _clip(broadcast, request)
-
-    async def talk(link: WebSocket) -> None:
-        await broadcast.serve(link)
-
-    asked = [Route("/api/state", state), Route("/api/clip", clip), WebSocketRoute("/ws", talk)]
-    return [*files(), *asked]
-
-
-def application(broadcast: Broadcast, access: Access) -> App:
-    """The page of a run, guarded."""
-    return Guard(Starlette(routes=routes(broadcast)), access, broadcast.tell_once)
-
-
-async def _clip(broadcast: Broadcast, request: Request) -> Response:
-    asked = request.query_params
-    form = FORMS.get(asked.get("format", "gif"))
-    try:
-        tile, seconds = int(asked.get("tile", "")), float(asked.get("seconds", "10"))
-    except ValueError:
-        tile, seconds = -1, 0.0
-    if form is None or not 0 < seconds <= KEPT_S or tile < 0:
-        text = f"a clip has tile=N, format=gif or mp4, and seconds from above 0 to {KEPT_S:g}\n"
-        return PlainTextResponse(text, 400)
-    clips = broadcast.clips
-    try:
-        data = await run_in_threadpool(clips.film, clips.shots(tile, seconds), form)
-    except FastLoopError as error:
-        return PlainTextResponse(f"{error}\n", 409)
-    headers = {"content-disposition": f'attachment; filename="tile-{tile}.{form}"'}
-    return Response(data, media_type=_MEDIA[form], headers=headers)
+    async def _clip(self, request: Request) -> Response:
+        asked = request.query_params
+        form = FORMS.get(asked.get("format", "gif"))
+        try:
+            tile, seconds = int(asked.get("tile", "")), float(asked.get("seconds", "10"))
+        except ValueError:
+            tile, seconds = -1, 0.0
+        if form is None or not 0 < seconds <= KEPT_S or tile < 0:
+            text = f"a clip has tile=N, format=gif or mp4, and seconds from above 0 to {KEPT_S:g}\n"
+            return PlainTextResponse(text, 400)
+        try:
+            shots = self.clips.shots(tile, seconds)
+            data = await run_in_threadpool(self.clips.film, shots, form)
+        except FastLoopError as error:
+            return PlainTextResponse(f"{error}\n", 409)
+        headers = {"content-disposition": f'attachment; filename="tile-{tile}.{form}"'}
+        return Response(data, media_type=_MEDIA[form], headers=headers)
 
 
 class PageServer:
-    """Serves the page of one source until it is closed.
+    """Serves a page, guarded, until it is closed.
 
     Attributes:
         url: Where, without a token.
@@ -107,21 +124,20 @@ class PageServer:
 
     def __init__(
         self,
-        source: Source,
+        page: Page,
         listening: socket.socket,
         host: str,
         *,
         token: str,
         hosts: tuple[str, ...] = (),
-        warn: Callable[[str], None],
     ) -> None:
-        """Begin to serve at a socket that listens; ``warn`` is called with sentences."""
+        """Begin to serve at a socket that listens."""
         self.port = int(listening.getsockname()[1])
         self.url = url_of(host, listening)
-        self._source, self._broadcast = source, Broadcast(source, warn)
-        app = application(self._broadcast, Access(host, self.port, token, hosts))
-        told = self._broadcast.tell_once
-        self._serving = Serving(app, listening, self._broadcast.run, told=told)
+        self._page = page
+        access = Access(host, self.port, token, hosts)
+        app = Guard(Starlette(routes=page.routes()), access, page.refused)
+        self._serving = Serving(app, listening, page.run, told=page.refused)
 
     def check(self) -> None:
         """See whether it serves.
@@ -136,5 +152,5 @@ class PageServer:
 
         What gives the text is called in the thread that asks the source everything else.
         """
-        self._serving.close(partial(self._broadcast.end, text) if text else None)
-        self._source.close()
+        self._serving.close(partial(self._page.end, text) if text else None)
+        self._page.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import html
 import os
 import select
@@ -32,8 +31,7 @@ from fast_core.system.text import harmless
 
 if TYPE_CHECKING:
     from fast_core.dashboard.files import RunOnFile
-    from fast_core.dashboard.folder_page import FolderServer
-    from fast_core.dashboard.server import PageServer
+    from fast_core.dashboard.server import Page
     from fast_core.policy.policy import Policy
 
 LOOK_S = 1.0
@@ -76,13 +74,13 @@ def watch_folder(folder: Path, *, host: str, port: int | None, opens: bool) -> i
     Raises:
         ConfigError: The page can't be served.
     """
-    page = _page(host, port)
+    config = _page(host, port)
     # here, because it imports what the page is served with
-    from fast_core.dashboard.folder_page import FolderServer
+    from fast_core.dashboard.folder_page import FolderPage
 
     found = sum(1 for _ in find_runs(folder))
     told = f"{found} run{'' if found == 1 else 's'} in {folder}"
-    return _serve(functools.partial(FolderServer, folder), page, told, opens=opens)
+    return _serve(FolderPage(folder, _warn), config, told, opens=opens)
 
 
 def watch_run(path: Path, *, host: str, port: int | None, opens: bool, plays: bool = False) -> int:
@@ -99,35 +97,31 @@ def watch_run(path: Path, *, host: str, port: int | None, opens: bool, plays: bo
             with shown(served):
                 time.sleep(OPENS_S)
         return 0
-    page, policy = _page(host, port), _policy(run) if plays else None
+    config, policy = _page(host, port), _policy(run) if plays else None
     # here, because they import what the page is served with
     from fast_core.dashboard.files import RunOnFile
-    from fast_core.dashboard.server import PageServer
+    from fast_core.dashboard.server import RunPage
 
     source = RunOnFile(run) if policy is None else _played(run, policy)
     told = f"{short(run.path)} {'goes on' if source.facts.running else 'has ended'}\n"
     told += source.hello().why_no_frames or "its policy plays while somebody looks"
-    serve = functools.partial(PageServer, source)
-    return _serve(serve, page, told, source.check, opens=opens)
+    return _serve(RunPage(source, _warn), config, told, source.check, opens=opens)
 
 
 def _serve(
-    make: Callable[..., FolderServer | PageServer],
-    page: DashboardConfig,
-    told: str,
-    *checks: Callable[[], object],
-    opens: bool,
+    page: Page, config: DashboardConfig, told: str, *checks: Callable[[], object], opens: bool
 ) -> int:
-    """Serve what ``make`` makes, and say so; until Ctrl-C."""
+    """Serve a page, and say so; until Ctrl-C."""
+    from fast_core.dashboard.server import PageServer
     from fast_core.dashboard.serving import listen
 
     with Interrupts() as interrupts:
-        listening, made = listen(page.host, page.port), made_token()
-        server = make(listening, page.host, token=token() or made, warn=_warn)
+        listening, made = listen(config.host, config.port), made_token()
+        server = PageServer(page, listening, config.host, token=token() or made)
         try:
             write_result(told)
             served = Served(server.url, server.port, os.getpid(), made)
-            stay(served, page.port, (server.check, *checks), interrupts, opens=opens)
+            stay(served, config.port, (server.check, *checks), interrupts, opens=opens)
         finally:
             server.close("it is not watched any more")
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from websockets.sync.client import ClientConnection
 
-from fast_core.dashboard.server import PageServer
+from fast_core.dashboard.server import PageServer, RunPage
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import Ahead, Hello, Insight, News, Now, RunFacts, TileFacts
 from fast_core.screens.frame import Frame
@@ -123,7 +123,7 @@ def served(source: Any, said: list[str] | None = None, token: str = "") -> Itera
     """Serve a source at a port of its own; ``said`` takes the warnings."""
     listening: socket.socket = listen("127.0.0.1", 0)
     warn = (said if said is not None else []).append
-    server = PageServer(source, listening, "127.0.0.1", token=token, warn=warn)
+    server = PageServer(RunPage(source, warn), listening, "127.0.0.1", token=token)
     try:
         yield server
     finally:

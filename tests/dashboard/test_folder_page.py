@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 
 from fast_core.dashboard.files import RunOnFile
 from fast_core.dashboard.folder_api import MOST_CURVES, FolderApi
-from fast_core.dashboard.folder_page import IDLE_S, MOST_OPEN, FolderPage, RunPage
+from fast_core.dashboard.folder_page import IDLE_S, MOST_OPEN, FolderPage
 from fast_core.dashboard.overview import Overview
 from fast_core.dashboard.security import Access, Guard
 from fast_core.monitor.run_directory import RunDirectory
@@ -48,7 +48,9 @@ class FakeRun:
             await asyncio.sleep(0.01)
         raise RuntimeError("rubbish in its files")
 
-    def end(self, text: str) -> None: ...
+    def refused(self, text: str) -> None: ...
+
+    def end(self, text: object) -> None: ...
 
     def close(self) -> None:
         self.closed.append(self.path.name)
@@ -66,9 +68,9 @@ class Page:
         starlette = Starlette(routes=self.page.routes())
         self.app = Guard(starlette, Access("127.0.0.1", 1), self.page.refused)
 
-    def _open(self, path: Path, warn: object) -> RunPage:
+    def _open(self, path: Path, warn: object) -> FakeRun:
         self.pages.append(run := FakeRun(path, self.opened, self.closed))
-        return RunPage(run.routes(), run.run, run.end, run.close)
+        return run
 
     async def get(self, address: str, **headers: str) -> Answer:
         return await ask(self.app, address, **headers)

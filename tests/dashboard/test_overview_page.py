@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.dashboard.folder_page import FolderServer
+from fast_core.dashboard.folder_page import FolderPage
+from fast_core.dashboard.server import PageServer
 from fast_core.dashboard.serving import listen
 from fast_core.monitor.run_directory import RunDirectory
 from tests.dashboard.browser import Visit
@@ -23,10 +24,10 @@ LOOKS = [(1280, "dark", "en-US"), (390, "light", "zh-CN")]
 
 
 @contextlib.contextmanager
-def served(folder: Path, port: int = 0) -> Iterator[FolderServer]:
+def served(folder: Path, port: int = 0) -> Iterator[PageServer]:
     warned: list[str] = []
     listening = listen("127.0.0.1", port)
-    server = FolderServer(folder, listening, "127.0.0.1", token="", warn=warned.append)
+    server = PageServer(FolderPage(folder, warned.append), listening, "127.0.0.1", token="")
     try:
         yield server
     finally:

@@ -300,7 +300,7 @@ def test_browser_that_reads_nothing_costs_nothing(
 ) -> None:
     """DASH-03: frames are dropped, memory stays, and the others see fresh ones."""
     monkeypatch.setattr(clients, "PATIENCE_S", 0.5)
-    broadcast = server._broadcast
+    broadcast = server._page
     with talk(server) as fast, stall(server):
         say(fast, type="watch", tiles=list(range(8)), fps=30, mode="rgb")
         eventually(lambda: len(broadcast._connections) == 2, "both")
