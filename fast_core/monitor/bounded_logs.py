@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 LIMIT_BYTES = 8 << 20
@@ -32,12 +31,7 @@ class BoundedLogs:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
         self.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fast_core.events import Failed, NodeExited
-from fast_core.monitor.figures import printable
+from fast_core.monitor.figures import cut, printable
 
 SCHEDULER = "scheduler"  # what it says, not a node
 # The last line of a failure that the run survived begins so.
@@ -73,7 +73,7 @@ def _followed(secondary: Sequence[Failed | NodeExited]) -> list[str]:
     lines = [f"Failed afterwards ({len(secondary)}), most likely because of the first cause:"]
     for event in secondary[:_SHOWN]:
         text = event.error if isinstance(event, Failed) else event.cause or "exited"
-        lines.append(_cut(f"  {event.node}: {_one_line(text)}"))
+        lines.append(cut(f"  {event.node}: {_one_line(text)}", _LINE))
     if len(secondary) > _SHOWN:
         lines.append(f"  ... and {len(secondary) - _SHOWN} more")
     return [*lines, ""]
@@ -81,7 +81,3 @@ def _followed(secondary: Sequence[Failed | NodeExited]) -> list[str]:
 
 def _one_line(text: str) -> str:
     return printable(" ".join(text.split()))
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _LINE else line[: _LINE - 3] + "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fast_core.monitor.figures import (
     count,
+    cut,
     duration,
     evaluation_text,
     info_text,
@@ -27,7 +28,7 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
     starting = [node.name for node in view.nodes if node.state == "starting"]
     if view.phase == "starting" and starting:
         waits = view.restoring or f"not ready yet: {', '.join(starting)}"
-        return _cut(f"{clock} starting · {waits}")
+        return cut(f"{clock} starting · {waits}", LONGEST)
     parts = [] if view.phase == "training" else [view.phase]
     nearest = nearest_stop(view.stops, stop_rates(view, env_steps_rate, updates_rate))
     if nearest is None or nearest[0].name != "env_steps":
@@ -57,11 +58,7 @@ def progress_line(view: ProgressView, env_steps_rate: float, updates_rate: float
     for part in parts[1:]:
         if len(line) + len(part) + 3 <= LONGEST:
             line += f" · {part}"
-    return _cut(line)
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+    return cut(line, LONGEST)
 
 
 def stop_rates(view: ProgressView, env_steps_rate: float, updates_rate: float) -> tuple[float, ...]:

@@ -37,12 +37,55 @@ _told: set[tuple[str, str]] = set()  # modules that are not a run's own, and whe
 SWEEP_FILE = "sweep.yaml"  # in the folder of the runs of a sweep
 
 
+class _Place:
+    """A path within a run's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDirectory, _: type[RunDirectory]) -> Path:
+        return run.path / self._name
+
+
 class RunDirectory:
     """Paths of one run: ``<directory>/<name>/<YYYY-MM-DD_HH-MM-SS>_seed<seed>``.
 
     Attributes:
         path: The run's own folder, absolute.
+        config: The resolved configuration.
+        environment: An environment that was given as a Python object; exists only if there was one.
+        start: What the run began with (``policy.from``); exists only if that was something.
+        events: What the scheduler decided, one JSON object a line.
+        metrics: Rows of metrics, one JSON object a line.
+        superseded_metrics: Rows that a resume from an earlier step replaced.
+        crash: First cause of a failure; exists only if there was one.
+        trace: Every node's states on one time line, for Perfetto.
+        report: The run on one page.
+        versions: What each part of the run was made with.
+        checkpoints: Folder of checkpoints.
+        tensorboard: Folder of TensorBoard event files.
+        logs: Folder of the nodes' log files.
+        lock_file: Names the process that trains here; see `RunLock`.
+        control: Leads to the socket at which the run listens while it goes on.
+        dashboard: Says where the run's page is served, while it is.
     """
+
+    config = _Place("config.yaml")
+    environment = _Place(ENVIRONMENT_FILE)
+    start = _Place(START_FILE)
+    events = _Place("events.jsonl")
+    metrics = _Place("metrics.jsonl")
+    superseded_metrics = _Place("metrics.superseded.jsonl")
+    crash = _Place("crash.txt")
+    trace = _Place("trace.json")
+    report = _Place("report.html")
+    versions = _Place("versions.json")
+    checkpoints = _Place("checkpoints")
+    tensorboard = _Place("tensorboard")
+    logs = _Place("logs")
+    lock_file = _Place("lock")
+    control = _Place("control.sock")
+    dashboard = _Place("dashboard.json")
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -107,51 +150,6 @@ class RunDirectory:
             "as `fastloop list` shows them."
         )
 
-    @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def environment(self) -> Path:
-        """An environment that was given as a Python object; exists only if there was one."""
-        return self.path / ENVIRONMENT_FILE
-
-    @property
-    def start(self) -> Path:
-        """What the run began with (``policy.from``); exists only if that was something."""
-        return self.path / START_FILE
-
-    @property
-    def events(self) -> Path:
-        """What the scheduler decided, one JSON object a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Rows of metrics, one JSON object a line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def superseded_metrics(self) -> Path:
-        """Rows that a resume from an earlier step replaced."""
-        return self.path / "metrics.superseded.jsonl"
-
-    @property
-    def crash(self) -> Path:
-        """First cause of a failure; exists only if there was one."""
-        return self.path / "crash.txt"
-
-    @property
-    def trace(self) -> Path:
-        """Every node's states on one time line, for Perfetto."""
-        return self.path / "trace.json"
-
-    @property
-    def report(self) -> Path:
-        """The run on one page."""
-        return self.path / "report.html"
-
     def look_where_it_began(self) -> None:
         """Let modules be found where this run found them, if they are nowhere else.
 
@@ -202,41 +200,6 @@ class RunDirectory:
             with contextlib.suppress(yaml.YAMLError):
                 look(read_bounded(loader(text))[0])
         return list(dict.fromkeys(found))
-
-    @property
-    def versions(self) -> Path:
-        """What each part of the run was made with."""
-        return self.path / "versions.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Folder of TensorBoard event files."""
-        return self.path / "tensorboard"
-
-    @property
-    def logs(self) -> Path:
-        """Folder of the nodes' log files."""
-        return self.path / "logs"
-
-    @property
-    def lock_file(self) -> Path:
-        """Names the process that trains here; see `RunLock`."""
-        return self.path / "lock"
-
-    @property
-    def control(self) -> Path:
-        """Leads to the socket at which the run listens while it goes on."""
-        return self.path / "control.sock"
-
-    @property
-    def dashboard(self) -> Path:
-        """Says where the run's page is served, while it is."""
-        return self.path / "dashboard.json"
 
     @property
     def began(self) -> datetime | None:
