@@ -219,12 +219,14 @@ def test_text_is_shown_as_text_in_its_colours(run: Run, stub: Stub, visit: Visit
     run.written = {0: MAZE, 2: "You open the trunk. " * 40 + "\n> take key\n> look"}
     page = live(visit, stub)
     page.until(lambda: "HFFG" in page.text("[data-tile='0'] .text"), "the maze")
-    assert page.text("[data-tile='0'] .text .back-1") == "S"
+    assert page.text("[data-tile='0'] .text .back") == "S"
     assert page.text("[data-tile='0'] .text") == "SFFF\nFHFH\nFFFH\nHFFG"
     assert not page.page.locator("[data-tile='0'] canvas").is_visible()
     for width, theme in LOOKS:
         page.page.set_viewport_size({"width": width, "height": 800})
         page.page.emulate_media(color_scheme=theme)
+        red = "getComputedStyle(document.querySelector('.text .back')).backgroundColor"
+        assert page.page.evaluate(red) == "rgb(255, 141, 132)", theme
         check_look(page.page, width, f"text, {theme}, {width} pixels")
     page.page.locator("[data-tile='2'] button").first.click()
     page.until(lambda: "take key" in page.text("#large-rgb .text"), "the story")

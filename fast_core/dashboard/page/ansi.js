@@ -35,7 +35,9 @@ function change(style, numbers) {
 
 function add(parts, text, { bold, swapped, front, back }) {
   if (!text) return;
-  const classes = [bold && "bold", ...(swapped || back !== null ? [`back-${(swapped ? front : back) ?? 7}`] : [front !== null && `front-${front}`])];
-  const names = classes.filter(Boolean).join(" ");
-  parts.append(names ? make("span", names, {}, text) : text);
+  const ground = swapped ? front ?? 7 : back;
+  const part = make("span", [bold && "bold", ground !== null && "back"].filter(Boolean).join(" "), {}, text);
+  if (ground !== null) part.style.backgroundColor = `var(--ansi-${ground})`;
+  else if (front !== null) part.style.color = `var(--ansi-${front})`;
+  parts.append(part);
 }

@@ -37,8 +37,9 @@ const colours = new Map(); // asking for a style is slow, and lines are drawn of
 /** A colour of the theme in force. */
 export function colour(name) {
   if (!colours.has(name)) {
-    const style = getComputedStyle(document.documentElement);
-    colours.set(name, style.getPropertyValue(`--${name}`).trim());
+    const both = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+    const [light, dark] = both.match(/#\w+/g);
+    colours.set(name, document.documentElement.dataset.theme === "dark" ? dark : light);
   }
   return colours.get(name);
 }

@@ -3,7 +3,8 @@
 import { find, make, show } from "./dom.js";
 import { say, word } from "./words.js";
 
-const STATES = ["finished", "running", "interrupted", "failed", "unknown", "waiting"];
+// With the colour of each, if it has one.
+const STATES = { finished: "good", running: "accent", interrupted: "warn", failed: "bad", unknown: "", waiting: "" };
 
 let shown = "";
 
@@ -22,15 +23,16 @@ function item(sweep, filterBy) {
   const counts = { ...sweep.states, waiting: sweep.waiting };
   const all = Object.values(counts).reduce((sum, n) => sum + n, 0) || 1;
   const bar = make("span", "done", { "aria-hidden": "true" });
-  for (const state of STATES) {
+  for (const [state, colour] of Object.entries(STATES)) {
     if (!counts[state]) continue;
     const part = make("span", "", { "data-state": state });
+    if (colour) part.style.background = `var(--${colour})`;
     part.style.width = `${(100 * counts[state]) / all}%`;
     bar.append(part);
   }
   const finished = counts.finished ?? 0;
   const far = sweep.planned === null ? say("sweep_known", { finished }) : say("sweep_of", { finished, planned: sweep.planned });
-  const rest = STATES.slice(1).filter((state) => counts[state]).map((state) => `${counts[state]} ${word("state", state)}`);
+  const rest = Object.keys(STATES).slice(1).filter((state) => counts[state]).map((state) => `${counts[state]} ${word("state", state)}`);
   const by = sweep.pid === null ? say("sweep_idle") : say("sweep_by", { pid: sweep.pid });
   const facts = make("span", "sweep-facts", {}, [far, ...rest, by].join(say("joiner")));
   const line = make("li", "", {}, make("span", "sweep-name", {}, name), bar, facts);
