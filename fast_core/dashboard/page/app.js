@@ -5,10 +5,10 @@ import { save } from "./clip.js";
 import { Connection } from "./connection.js";
 import { find, make, mark, put, show, tell } from "./dom.js";
 import { Grid } from "./grid.js";
+import { applyTheme, banner, listenToChoice, listenToPreferences, refused, reveal, showChoice, showConnection, showPreferences } from "./head.js";
 import { History } from "./history.js";
 import { Help, listen } from "./keys.js";
 import { Large } from "./large.js";
-import { applyTheme, listenToPreferences, showPreferences } from "./preferences.js";
 import { keep, language, settings } from "./settings.js";
 import { Timeline } from "./timeline.js";
 import { count, duration, fill, number, say, word } from "./words.js";
@@ -67,21 +67,6 @@ function countDown() {
   setTimeout(countDown, 1000);
 }
 
-function refused(status, text) {
-  reveal();
-  banner(status === 401 || status === 403 ? say("token_needed") : say("refused", { why: text.slice(0, 200) }));
-}
-
-function showConnection(state, text) {
-  mark(find("connection"), "data-state", state);
-  put(find("connection"), text);
-}
-
-function banner(text) {
-  put(find("banner"), text);
-  show(find("banner"), Boolean(text));
-}
-
 function hello(message) {
   const other = page.run.directory !== undefined && page.run.directory !== message.run.directory;
   Object.assign(page, { run: message.run, fps: message.fps, hello: message, ended: null, asked: "", enlarged: null });
@@ -102,13 +87,12 @@ function hello(message) {
   charts.changed();
   charts.load();
   watch();
-  setTimeout(reveal, message.frames && message.tiles.length ? LOADS_MS : 0);
+  setTimeout(unveil, message.frames && message.tiles.length ? LOADS_MS : 0);
 }
 
-/** Show the page: what comes from now on has its place already. */
-function reveal() {
+function unveil() {
   grid.shown = true;
-  document.body.classList.remove("loading");
+  reveal();
 }
 
 /** Another run is served at this address. */
@@ -208,7 +192,7 @@ async function picture(message) {
     // a picture that is none: the next one may be
   }
   decoding.delete(key);
-  reveal();
+  unveil();
   connection.send({ type: "ack", seq: message.seq });
 }
 
@@ -285,10 +269,9 @@ function pause() {
 function showChoices() {
   const layout = large.open ? "one" : settings.layout;
   show(find("modes"), !large.open); // the large one shows both
-  const chosen = { layouts: ["layout", layout], modes: ["mode", settings.mode], axes: ["axis", settings.axis] };
-  for (const [id, [name, value]] of Object.entries(chosen)) {
-    for (const button of find(id).children) mark(button, "aria-pressed", button.dataset[name] === value);
-  }
+  showChoice("layouts", "layout", layout);
+  showChoice("modes", "mode", settings.mode);
+  showChoice("axes", "axis", settings.axis);
   mark(find("pause"), "aria-pressed", page.paused);
   put(find("pause"), say(page.paused ? "go_on" : "pause"));
   document.body.classList.toggle("paused", page.paused);
@@ -328,7 +311,7 @@ function clip() {
 
 function begin() {
   applyTheme(null);
-  setTimeout(reveal, 2 * LOADS_MS);
+  setTimeout(unveil, 2 * LOADS_MS);
   show(find("all-runs"), /\/run\/[^/]+\/$/.test(location.pathname)); // one of a folder's
   fill(document);
   grid.setLayout(settings.layout);
@@ -341,10 +324,10 @@ function begin() {
   find("open-help").addEventListener("click", () => help.open());
   find("clip").addEventListener("click", clip);
   find("clip-format").addEventListener("change", (event) => keep("format", event.target.value));
-  press("layouts", (button) => setLayout(button.dataset.layout));
-  press("modes", (button) => setMode(button.dataset.mode));
-  press("axes", (button) => {
-    keep("axis", button.dataset.axis);
+  listenToChoice("layouts", "layout", setLayout);
+  listenToChoice("modes", "mode", setMode);
+  listenToChoice("axes", "axis", (axis) => {
+    keep("axis", axis);
     showChoices();
     charts.changed();
   });
@@ -368,10 +351,6 @@ function move(across, down) {
   if (at.closest(".tile")) return grid.move(across, down);
   if (down || (at !== document.body && !at.closest("#screens"))) return false;
   return large.open ? enlarge(large.tile.number + across, false) : grid.move(across, 0);
-}
-
-function press(id, chosen) {
-  for (const button of find(id).children) button.addEventListener("click", () => chosen(button));
 }
 
 begin();

@@ -1,7 +1,7 @@
 // The charts: drawn by plotly, only where they are seen, and within a share of the browser's time.
 
 import { colour, find, make, put, show } from "./dom.js";
-import { CONFIG, DASHES, clear, escaped, load } from "./plotly_use.js";
+import { CONFIG, DASHES, clear, escaped, layout, load } from "./plotly_use.js";
 import { PLOTS, latest } from "./plots.js";
 import { thinned } from "./series.js";
 import { say } from "./words.js";
@@ -48,15 +48,8 @@ export class Charts {
   }
 
   async load() {
-    if (this.plotly || this.loading) return;
-    this.loading = true;
-    try {
-      this.plotly = await load();
-      this.changed();
-    } catch (error) {
-      put(find("no-plotly"), say("no_plotly", { why: error.message }));
-      show(find("no-plotly"), true);
-    }
+    this.plotly ??= await load();
+    this.changed();
   }
 
   /** All charts, or those named, have something new to draw. */
@@ -141,30 +134,18 @@ export class Charts {
   }
 
   layout(chart, lines, unit) {
-    const axis = {
-      color: colour("muted"),
-      gridcolor: colour("line"),
-      linecolor: colour("line"),
-      zeroline: false,
-      tickfont: { size: 10 },
-      fixedrange: false,
-    };
     const right = lines.some((line) => line.right);
-    return {
-      width: chart.area.clientWidth,
+    const axes = {
+      xaxis: { tickformat: unit.name === "env_steps" ? "~s" : "~g", ticksuffix: unit.suffix, nticks: 6 },
+      yaxis: { nticks: 5, ...(chart.plot.shares ? { range: [0, 1], tickformat: ".0%" } : {}) },
+      yaxis2: { overlaying: "y", side: "right", showgrid: false, nticks: 5 },
+    };
+    return layout(chart.area, axes, {
       height: HEIGHT,
       margin: { l: 44, r: right ? 44 : 10, t: 22, b: 24 },
-      paper_bgcolor: "transparent",
-      plot_bgcolor: "transparent",
-      font: { family: "inherit", size: 10.5, color: colour("text") },
-      hovermode: "x unified",
-      hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { size: 11 } },
       showlegend: lines.length > 1 || Boolean(lines[0].deviation),
       legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 }, bgcolor: "transparent" },
-      xaxis: { ...axis, tickformat: unit.name === "env_steps" ? "~s" : "~g", ticksuffix: unit.suffix, nticks: 6 },
-      yaxis: { ...axis, nticks: 5, ...(chart.plot.shares ? { range: [0, 1], tickformat: ".0%" } : {}) },
-      yaxis2: { ...axis, overlaying: "y", side: "right", showgrid: false, nticks: 5 },
       uirevision: unit.name,
-    };
+    });
   }
 }

@@ -4,7 +4,7 @@ import "./overview_words.js";
 import { find, make, mark, put, show, tell } from "./dom.js";
 import { Drawn } from "./drawn.js";
 import { Folder } from "./folder.js";
-import { applyTheme, listenToPreferences, showPreferences } from "./preferences.js";
+import { applyTheme, banner, listenToChoice, listenToPreferences, refused, reveal, showChoice, showConnection, showPreferences } from "./head.js";
 import { groupColumns, runColumns } from "./run_columns.js";
 import { SeedCurves } from "./seed_curves.js";
 import { keep, settings } from "./settings.js";
@@ -18,7 +18,7 @@ const CHOSEN = 6; // configurations that are drawn at first
 
 const kept = new URLSearchParams(location.hash.slice(1));
 const page = { filter: kept.get("q") ?? "", state: kept.get("state") ?? "", sort: kept.get("sort") ?? "age", metric: kept.get("metric") ?? "", chosen: kept.has("draw") };
-const folder = new Folder({ changed, connection, refused });
+const folder = new Folder({ changed, connection: showConnection, refused });
 const curves = new SeedCurves(settings);
 const drawn = new Drawn(folder, { changed: drawAgain });
 const shared = { drawn: (id) => drawn.look(id), toggle, now: () => folder.now };
@@ -57,11 +57,6 @@ function changed({ whole, come, ended }) {
   for (const run of whole ? [] : ended.slice(0, 3)) tell(say("said_state", { name: run.name, state: say(`state_${run.state}`) }));
   draw();
   setTimeout(reveal); // after the curves' places are there
-}
-
-/** Show the page: what comes from now on has its place already. */
-function reveal() {
-  document.body.classList.remove("loading");
 }
 
 /** The configurations that were launched last, of the newest one's environment. */
@@ -138,21 +133,6 @@ function filterBy(text) {
   draw();
 }
 
-function connection(state, text) {
-  mark(find("connection"), "data-state", state);
-  put(find("connection"), text);
-}
-
-function refused(status, text) {
-  reveal();
-  banner(status === 401 ? say("token_needed") : say("refused", { why: text.slice(0, 200) }));
-}
-
-function banner(text) {
-  put(find("banner"), text);
-  show(find("banner"), Boolean(text));
-}
-
 /** Every text, in the language in force. */
 function texts() {
   fill(document);
@@ -167,7 +147,7 @@ function texts() {
 }
 
 function showChoices() {
-  for (const button of find("spreads").children) mark(button, "aria-pressed", button.dataset.spread === settings.spread);
+  showChoice("spreads", "spread", settings.spread);
   showPreferences();
 }
 
@@ -195,16 +175,13 @@ function begin() {
   applyTheme(null);
   find("filter").value = page.filter;
   texts();
-  find("filter").addEventListener("input", (event) => {
-    page.filter = event.target.value;
-    remember();
-    draw();
-  });
-  find("state").addEventListener("change", (event) => {
-    page.state = event.target.value;
-    remember();
-    draw();
-  });
+  for (const name of ["filter", "state"]) {
+    find(name).addEventListener("input", (event) => {
+      page[name] = event.target.value;
+      remember();
+      draw();
+    });
+  }
   drawn.choose(page.metric);
   find("metric").addEventListener("change", (event) => {
     page.metric = event.target.value;
@@ -218,13 +195,11 @@ function begin() {
     remember();
     draw();
   });
-  for (const button of find("spreads").children) {
-    button.addEventListener("click", () => {
-      keep("spread", button.dataset.spread);
-      showChoices();
-      curves.soon();
-    });
-  }
+  listenToChoice("spreads", "spread", (spread) => {
+    keep("spread", spread);
+    showChoices();
+    curves.soon();
+  });
   listenToPreferences(setTheme, setLanguage);
   document.addEventListener("keydown", keys);
   setInterval(() => document.hidden || runs.draw(), 10_000); // ages

@@ -6,7 +6,6 @@ import { add } from "./words.js";
 add({
   skip_to_runs: ["Skip to the runs", "跳到运行列表"],
   runs: ["Runs", "运行"],
-  runs_in: ["Runs in {folder}", "{folder} 中的运行"],
   states: ["Runs by state", "各状态的运行数"],
   state_running: ["running", "运行中"],
   state_finished: ["finished", "已完成"],

@@ -1,7 +1,7 @@
 // Curves over seeds: the mean as a line, a band round it, and how many seeds carry each point.
 
-import { colour, find, make, put, show } from "./dom.js";
-import { CONFIG, clear, escaped, load } from "./plotly_use.js";
+import { find, make, put, show } from "./dom.js";
+import { CONFIG, clear, escaped, layout, load } from "./plotly_use.js";
 import { number, say } from "./words.js";
 
 const HEIGHT = 260;
@@ -30,17 +30,11 @@ export class SeedCurves {
     this.lines = lines;
     this.metric = metric;
     show(find("no-curves"), lines.length === 0);
-    if (lines.length && !this.loading) {
-      this.loading = load().then(
-        (plotly) => {
-          this.plotly = plotly;
-          this.soon();
-        },
-        (error) => {
-          put(find("no-plotly"), say("no_plotly", { why: error.message }));
-          show(find("no-plotly"), true);
-        },
-      );
+    if (lines.length && !this.plotly) {
+      load().then((plotly) => {
+        this.plotly = plotly;
+        this.soon();
+      });
     }
     this.soon();
   }
@@ -119,7 +113,9 @@ export class SeedCurves {
     }
     const bands = known.flatMap((line) => this.band(line, line[chart.metric]));
     const means = known.flatMap((line) => means_of(line, line[chart.metric]));
-    this.plotly.react(chart.area, [...bands, ...means], layout(chart.area), CONFIG);
+    const axes = { xaxis: { tickformat: "~s", nticks: 6, rangemode: "tozero" }, yaxis: { nticks: 6 } };
+    const more = { height: HEIGHT, margin: { l: 44, r: 10, t: 8, b: 28 }, showlegend: false, uirevision: "kept" };
+    this.plotly.react(chart.area, [...bands, ...means], layout(chart.area, axes, more), CONFIG);
   }
 
   band(line, curve) {
@@ -158,28 +154,4 @@ function hover(curve, mean, place) {
   if (curve.runs === 1) return number(mean);
   const range = `${number(mean)} (${number(curve.low[place])} … ${number(curve.high[place])})`;
   return `${range}, ${say("seeds_there", { n: curve.n[place], all: curve.runs })}`;
-}
-
-function layout(area) {
-  const axis = {
-    color: colour("muted"),
-    gridcolor: colour("line"),
-    linecolor: colour("line"),
-    zeroline: false,
-    tickfont: { size: 10 },
-  };
-  return {
-    width: area.clientWidth,
-    height: HEIGHT,
-    margin: { l: 44, r: 10, t: 8, b: 28 },
-    paper_bgcolor: "transparent",
-    plot_bgcolor: "transparent",
-    font: { family: "inherit", size: 10.5, color: colour("text") },
-    hovermode: "x unified",
-    hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { size: 11 } },
-    showlegend: false,
-    xaxis: { ...axis, tickformat: "~s", nticks: 6, rangemode: "tozero" },
-    yaxis: { ...axis, nticks: 6 },
-    uirevision: "kept",
-  };
 }

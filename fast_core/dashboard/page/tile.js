@@ -8,12 +8,12 @@ const LATE_MS = 4000; // without a picture for so long, a tile that wants one sa
 const NOTED_MS = 3000; // that a note stands before it has a line
 const COARSE = 200; // pixels: narrower pictures are shown pixel by pixel, others smoothly
 // Each state has a sign of its own: colour alone says nothing to who can't tell colours apart.
-const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", idle: "○", ended: "■" };
+const SIGNS = { running: "●", waiting: "◐", restarting: "↻", dead: "✕", ended: "■" };
 
 /** The state's kind, by whatever words the server has for it. */
 function kindOf(state) {
   const name = (state || "starting").toLowerCase();
-  return ["running", "waiting", "restarting", "dead", "idle", "ended"].find((kind) => name.startsWith(kind)) ?? "starting";
+  return Object.keys(SIGNS).find((kind) => name.startsWith(kind)) ?? "starting";
 }
 
 const COLUMNS = 64; // of text; longer lines are broken

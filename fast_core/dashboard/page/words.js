@@ -150,7 +150,6 @@ const WORDS = {
   "tile_waiting for policy": ["waiting for policy", "等待策略"],
   tile_restarting: ["restarting", "正在重启"],
   tile_dead: ["dead", "已停止"],
-  tile_idle: ["idle", "空闲"],
   tile_ended: ["ended", "已结束"],
   tile_starting: ["starting", "启动中"],
   node_starting: ["starting", "启动"],
