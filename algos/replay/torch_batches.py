@@ -26,6 +26,7 @@ class TorchBatch(NamedTuple):
         discount: ``[N]``, what the value of ``next_obs`` is multiplied with.
         next_obs: The observations after the window.
         weight: ``[N]``, importance weights.
+        extra: ``[N, ...]`` by name, the columns that the algorithm declares.
     """
 
     obs: Rows
@@ -34,6 +35,7 @@ class TorchBatch(NamedTuple):
     discount: Tensor
     next_obs: Rows
     weight: Tensor
+    extra: dict[str, Tensor]
 
 
 class Batches:
@@ -77,6 +79,8 @@ class Batches:
         else:
             copies = self._send(batch)
         action, scalars, now, later, *rest = [self._upload.finish(copy) for copy in copies]
+        images = len(rest) - len(batch.extra)
+        rest, extra = rest[:images], dict(zip(batch.extra, rest[images:], strict=True))
         masks: list[Tensor | None] = [None, None]
         if self._encoder.mask_size:
             masks, rest = [rest[0], rest[1]], rest[2:]
@@ -91,6 +95,7 @@ class Batches:
             discount,
             Rows(later, tuple(rest[half:]), masks[1]),
             weight,
+            extra,
         )
 
     def _send(self, batch: ReplayBatch) -> list[Copy]:
@@ -105,6 +110,7 @@ class Batches:
         if encoder.mask_size:
             arrays += [mask for obs in both if (mask := encoder.mask(obs)) is not None]
         arrays += [image for obs in both for image in encoder.images(obs)]
+        arrays += batch.extra.values()
         return [self._begin(array) for array in arrays]
 
     def _begin(self, array: Array) -> Copy:

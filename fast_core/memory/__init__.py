@@ -24,6 +24,7 @@ from fast_core.memory.mirroring import Carrier, carrier_of
 from fast_core.memory.priorities import PriorityTree, beta_at
 from fast_core.memory.pulse import PULSE_PERIOD_S, Pulse
 from fast_core.memory.replay import (
+    DrawnArrays,
     ReplayArrays,
     ReplayReader,
     SequenceArrays,
@@ -49,6 +50,7 @@ __all__ = [
     "Arena",
     "Carrier",
     "Doorbell",
+    "DrawnArrays",
     "EvaluationSlot",
     "KeptPriorities",
     "Layout",

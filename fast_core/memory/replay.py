@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, cast
+from functools import cached_property
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,31 @@ from fast_core.memory.replay_log import ReplayFields, ReplayLog, check_rows
 from fast_core.spec import FieldSpec, as_dtype
 
 
+class DrawnArrays:
+    """Where windows go that are drawn, whatever becomes of them."""
+
+    log: NDArray[np.int32]
+    row: NDArray[np.int64]
+    extra: Mapping[str, Array]
+    _leading: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Array]) -> Self:
+        """The arrays of a batch slot (a `Mailbox`) by name."""
+        kind: Any = cls  # a dataclass
+        names = {each.name for each in fields(kind)} - {"extra"}
+        extra = {name: values for name, values in columns.items() if name not in names}
+        return cast("Self", kind(**{name: columns[name] for name in names}, extra=extra))
+
+    @cached_property
+    def in_order(self) -> tuple[Array, ...]:
+        """All arrays, those first that the native core takes, as it does."""
+        usual = (*self._leading, "weight", "log", "row", "action", "reward")
+        return (*(getattr(self, name) for name in usual), *self.extra.values())
+
+
 @dataclass(frozen=True)
-class ReplayArrays:
+class ReplayArrays(DrawnArrays):
     """Where ``N`` drawn windows go.
 
     Attributes:
@@ -43,22 +67,11 @@ class ReplayArrays:
     log: NDArray[np.int32]
     row: NDArray[np.int64]
     extra: Mapping[str, Array] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Array]) -> Self:
-        """The arrays of a batch slot (a `Mailbox`) by name."""
-        usual, extra = _by_name(cls, columns)
-        return cls(**usual, extra=extra)
-
-    def in_order(self, further: Iterable[str] | None = None) -> tuple[Array, ...]:
-        """All arrays, as the native core takes them; ``further`` columns of the logs, None: all."""
-        leading = (self.obs, self.next_obs, self.discount, self.weight, self.log, self.row)
-        named = self.extra if further is None else further
-        return (*leading, self.action, self.reward, *(self.extra[name] for name in named))
+    _leading = "obs", "next_obs", "discount"
 
 
 @dataclass(frozen=True)
-class SequenceArrays:
+class SequenceArrays(DrawnArrays):
     """Where ``N`` drawn sequences of ``L`` rows go, see `fast_core.algorithm.SequenceBatch`.
 
     ``log`` and ``row`` are those of the rows that were drawn.
@@ -74,34 +87,12 @@ class SequenceArrays:
     log: NDArray[np.int32]
     row: NDArray[np.int64]
     extra: Mapping[str, Array] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Array]) -> Self:
-        """The arrays of a batch slot (a `Mailbox`) by name."""
-        usual, extra = _by_name(cls, columns)
-        return cls(**usual, extra=extra)
-
-    def in_order(self, further: Iterable[str] | None = None) -> tuple[Array, ...]:
-        """All arrays, as the native core takes them; ``further`` columns of the logs, None: all."""
-        flags = (self.terminated, self.truncated, self.mask)
-        leading = (self.obs, *flags, self.weight, self.log, self.row)
-        named = self.extra if further is None else further
-        return (*leading, self.action, self.reward, *(self.extra[name] for name in named))
+    _leading = "obs", "terminated", "truncated", "mask"
 
 
-Drawn = ReplayArrays | SequenceArrays
-
-
-def drawn_arrays(columns: Mapping[str, Array]) -> Drawn:
+def drawn_arrays(columns: Mapping[str, Array]) -> DrawnArrays:
     """The arrays of a batch slot by name, of whichever kind it is."""
     return SequenceArrays.of(columns) if "mask" in columns else ReplayArrays.of(columns)
-
-
-def _by_name(kind: Any, columns: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Those that ``kind`` has fields for, and the others."""
-    names = {each.name for each in fields(kind)} - {"extra"}
-    others = {name: values for name, values in columns.items() if name not in names}
-    return {name: columns[name] for name in names}, others
 
 
 @dataclass(frozen=True)
@@ -172,7 +163,8 @@ class ReplayReader:
             raise SegmentError("the replay logs of one run must have the same columns")
         self.fields = logs[0].fields
         self.frames = frames
-        self._further = [each.name for each in self.fields[3:]]
+        # Of a batch's; what learners write comes after them.
+        self._arrays = len(self.fields) + (5 if window is None else 6)
         self._logs = tuple(logs)
         natives = tuple(log.native for log in logs)
         summed = sum(1 << at for at, each in enumerate(self.fields) if each.fold == "sum")
@@ -193,14 +185,16 @@ class ReplayReader:
         """Leaves that a `PriorityTree` of these logs has."""
         return self._native.leaves
 
-    def arrays(self, rows: int) -> Drawn:
-        """Arrays that hold ``rows`` windows, in private memory."""
+    def arrays(self, rows: int) -> Any:
+        """Arrays that hold ``rows`` windows, in private memory, as `draw` takes them."""
         columns = batch_columns(self.fields, self.frames, self._window)
         return drawn_arrays(
             {each.name: np.zeros((rows, *each.shape), as_dtype(each.dtype)) for each in columns}
         )
 
-    def draw(self, to: Drawn, priorities: PriorityTree | None = None, beta: float = 0.0) -> bool:
+    def draw(
+        self, to: DrawnArrays, priorities: PriorityTree | None = None, beta: float = 0.0
+    ) -> bool:
         """Fills ``to`` with windows drawn independently; False if no window is valid yet.
 
         With ``priorities`` the tree is brought up to date first, windows are drawn in proportion
@@ -210,7 +204,7 @@ class ReplayReader:
             SegmentError: An array has the wrong size, the tree is not one of these logs, or the
                 writers overtook every one of a thousand tries.
         """
-        return self._native.draw(to.in_order(self._further), len(to.row), priorities, beta)
+        return self._native.draw(to.in_order[: self._arrays], len(to.row), priorities, beta)
 
     def looked_at(self, target: NDArray[np.uint64]) -> bool:
         """Writes into ``target`` how many rows of each log the last draw looked at.

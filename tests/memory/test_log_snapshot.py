@@ -244,7 +244,7 @@ def test_restored_rows_are_drawn_at_once(memory: Memory) -> None:
     assert [reader.statistics().live for reader in readers] == [100_000] * 2
     arrays = [reader.arrays(256) for reader in readers]
     assert all(reader.draw(to) for reader, to in zip(readers, arrays, strict=True))
-    for left, right in zip(arrays[0].in_order(), arrays[1].in_order(), strict=True):
+    for left, right in zip(arrays[0].in_order, arrays[1].in_order, strict=True):
         assert left.tobytes() == right.tobytes()
 
 

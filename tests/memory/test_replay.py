@@ -304,5 +304,5 @@ def test_draw_that_looks_at_what_another_looked_at_gives_the_same(
             shard.step()
         readers[1].look_at(seen)
         assert readers[1].draw(second, trees[1], 0.4)
-        for one, other in zip(first.in_order(), second.in_order(), strict=True):
+        for one, other in zip(first.in_order, second.in_order, strict=True):
             np.testing.assert_array_equal(one, other)

@@ -165,7 +165,7 @@ def test_restored_reader_and_tree_go_on_exactly(memory: Memory) -> None:
         for one in (True, False):
             assert reader.draw(arrays, tree if one else None, 0.4)
             assert again.draw(again_arrays, again_tree if one else None, 0.4)
-            for left, right in zip(arrays.in_order(), again_arrays.in_order(), strict=True):
+            for left, right in zip(arrays.in_order, again_arrays.in_order, strict=True):
                 assert left.tobytes() == right.tobytes()
 
 
@@ -187,7 +187,7 @@ def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int)
     for prioritized in (True, False):
         found = reader.draw(arrays, tree if prioritized else None, 0.4)
         assert again.draw(again_arrays, again_tree if prioritized else None, 0.4) == found
-        for left, right in zip(arrays.in_order(), again_arrays.in_order(), strict=True):
+        for left, right in zip(arrays.in_order, again_arrays.in_order, strict=True):
             assert left.tobytes() == right.tobytes() or not found
 
 

@@ -231,10 +231,22 @@ class ReplayWindows {
   void copy(const Window& window, const BatchTarget& to, std::uint64_t k) const {
     to.log[k] = static_cast<std::int32_t>(window.source);
     to.row[k] = static_cast<std::int64_t>(window.row);
-    if (shape_.length == 0)
-      copy_transition(window, to, k);
-    else
-      copy_sequence(window, to, k);
+    if (shape_.length != 0) return copy_sequence(window, to, k);
+    const auto& source = sources_[window.source];
+    const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
+    const auto next_age = std::min(window.age + window.steps, frames_ - 1);
+    copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
+    copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
+    const char* first = source.column[ReplayLog::obs];
+    for (const auto& each : to.columns) {
+      char* row = each.rows + k * each.nbytes;
+      if (each.fold == Fold::first)
+        load_row(row, first + window.place * stride_ + each.offset, each.nbytes);
+      else
+        for (std::uint64_t at = 0; at < each.nbytes; at += sizeof(float))
+          sum(row + at, first + each.offset + at, window);
+    }
+    to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
   }
 
   std::vector<Source> sources_;
@@ -243,26 +255,10 @@ class ReplayWindows {
   bool moved_ = false;               // whether a snapshot found other rows than the one before
 
  private:
-  void copy_transition(const Window& window, const BatchTarget& to, std::uint64_t k) const {
-    const auto& source = sources_[window.source];
-    const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
-    const auto next_age = std::min(window.age + window.steps, frames_ - 1);
-    copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
-    copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
-    for (const auto& each : to.columns) {
-      char* row = each.rows + k * each.nbytes;
-      const char* from = source.column[ReplayLog::obs] + each.offset;
-      if (each.fold == Fold::first)
-        load_row(row, from + window.place * stride_, each.nbytes);
-      else
-        for (std::uint64_t at = 0; at < each.nbytes; at += sizeof(float))
-          sum(row + at, from + at, window);
-    }
-    to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
-  }
-
   // The drawn row stands at place `before`; what is no row of the sequence is zero.
-  void copy_sequence(const Window& window, const BatchTarget& to, std::uint64_t k) const {
+  // Apart, so that transitions are copied where they are drawn.
+  [[gnu::noinline]] void copy_sequence(const Window& window, const BatchTarget& to,
+                                       std::uint64_t k) const {
     const auto& source = sources_[window.source];
     const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
     const auto length = shape_.length;
@@ -322,10 +318,13 @@ class ReplayWindows {
   // The discounted sum of the floats that `from` is the first of, one in each row.
   void sum(char* to, const char* from, const Window& window) const {
     double sum = 0.0;
+    auto place = window.place;
+    const auto end = places();
     for (std::uint64_t k = 0; k < window.steps; ++k) {
       float value;
-      load_row(&value, from + ahead(window.place, k) * stride_, 4);
+      load_row(&value, from + place * stride_, 4);
       sum += power_[k] * static_cast<double>(value);
+      if (++place == end) place = 0;
     }
     const auto folded = static_cast<float>(sum);
     std::memcpy(to, &folded, sizeof(float));

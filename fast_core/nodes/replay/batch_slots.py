@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, ReplayBatch, SequenceBatch
 from fast_core.errors import ConfigError
-from fast_core.memory import Mailbox, ReplayArrays, SequenceArrays, drawn_arrays
+from fast_core.memory import DrawnArrays, Mailbox, drawn_arrays
 from fast_core.run.mail import Carried, Drawn, Learnt
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import REPLAY
@@ -254,12 +254,12 @@ class FilledSlots:
         return self._filled == 0 or self._answered(self._filled)
 
     @property
-    def next(self) -> ReplayArrays | SequenceArrays:
+    def next(self) -> DrawnArrays:
         """Where the next batch goes; it must be `free`."""
         return self._arrays[self._filled % len(self._arrays)]
 
     @property
-    def newest(self) -> ReplayArrays | SequenceArrays:
+    def newest(self) -> DrawnArrays:
         """The batch that was published last."""
         return self._arrays[(self._filled - 1) % len(self._arrays)]
 
