@@ -153,17 +153,7 @@ class LiveRun:
         state = self._states.state(tile, self._feed.away)
         if frame is None:
             return TileNow(tile.number, state.word, state.why or self._why_late(tile))
-        return TileNow(
-            tile.number,
-            state.word,
-            frame.note or state.why,
-            R=frame.total,
-            S=frame.step,
-            episode=frame.episode,
-            version=frame.version,
-            seed=frame.seed,
-            fps=frame.fps,
-        )
+        return TileNow.of(tile.number, state.word, state.why, frame)
 
     def _why_late(self, tile: Tile) -> str:
         wanted_s = self._wanted_s.get(tile.number, math.inf)

@@ -68,17 +68,7 @@ class PlayedRun(RunOnFile):
         found = self._player.newest.get(tile)
         if found is None:
             return TileNow(tile, "starting")
-        frame = found[1]
-        return TileNow(
-            tile,
-            "running",
-            frame.note,
-            R=frame.total,
-            S=frame.step,
-            episode=frame.episode,
-            version=frame.version,
-            seed=frame.seed,
-        )
+        return TileNow.of(tile, "running", "", found[1])
 
     def want(self, intervals_ns: dict[int, int], *, insight: bool = False) -> None:
         """Which tiles are looked at: only then it plays."""

@@ -87,6 +87,12 @@ class TileNow(msgspec.Struct, frozen=True):
     seed: int | None = None
     fps: float = 0.0
 
+    @classmethod
+    def of(cls, tile: int, state: str, note: str, frame: Frame) -> TileNow:
+        """What the newest frame of a tile says, with the note where it has none of its own."""
+        seen = frame.total, frame.step, frame.episode, frame.version, frame.seed, frame.fps
+        return cls(tile, state, frame.note or note, *seen)
+
 
 class Ahead(msgspec.Struct, frozen=True):
     """How far collecting is ahead of training, in tickets and versions.

@@ -50,7 +50,7 @@ def decode_entry(line: bytes) -> JournalEntry | None:
 class EventJournal:
     """Appends one JSON object a line: ``{"time_s", "wall", "what", "why", "facts"}``.
 
-    Never raises into training: what can't be written is counted in ``dropped``, the first
+    Never raises into training: what can't be written is left out, and the first
     failure is told to ``report``.
 
     Args:
@@ -71,11 +71,6 @@ class EventJournal:
         self._file = LineFile(path, report)
         self._clock = clock
         self._wall = wall
-
-    @property
-    def dropped(self) -> int:
-        """Entries that could not be written."""
-        return self._file.dropped
 
     def write(self, what: str, why: str, facts: Mapping[str, Fact] | None = None) -> None:
         """Append an entry.

@@ -44,11 +44,6 @@ class NodeLogs:
         self._report = report
         self._files: dict[str, LineFile] = {}
 
-    @property
-    def dropped(self) -> int:
-        """Lines that could not be written."""
-        return sum(file.dropped for file in self._files.values())
-
     def write(self, line: LogLine) -> None:
         """Append a log record, a line of the file for each line of its text."""
         file = self._files.get(line.node)

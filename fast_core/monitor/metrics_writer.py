@@ -23,8 +23,7 @@ class MetricsWriter:
     """Writes each `Record` to ``metrics.jsonl``, at its env step.
 
     The axis is env steps, given by the record and never counted here, so a resumed run goes on
-    where its checkpoint was. Nothing raises into training: failures are counted in ``dropped``
-    and the first is told to ``report``.
+    where its checkpoint was. Nothing raises into training: the first failure is told to ``report``.
 
     Args:
         directory: The run directory.
@@ -38,11 +37,6 @@ class MetricsWriter:
         self._report = report
         self._rows = LineFile(run.metrics, report)
         self._evaluated: set[tuple[int, int]] = set()  # before a resume: env steps and updates
-
-    @property
-    def dropped(self) -> int:
-        """Rows that did not reach the file."""
-        return self._rows.dropped
 
     def written(self) -> dict[str, int]:
         """The last env step at which each value was ever written, set aside since or not."""

@@ -33,7 +33,6 @@ def test_lines_of_many_nodes_stay_whole_and_in_order(tmp_path: Path) -> None:
         for node in range(16):
             logs.write(LogLine(f"env-{node}", "INFO", f"{number} " + chr(97 + node) * 4096))
     logs.close()
-    assert logs.dropped == 0
     for node in range(16):
         lines = run.log(f"env-{node}").read_text().splitlines()
         expected = [f"{number} " + chr(97 + node) * 4096 for number in range(100)]
@@ -49,12 +48,11 @@ def test_multi_line_records_take_a_stamp_on_every_line(tmp_path: Path) -> None:
     )
 
 
-def test_failing_disk_is_counted_and_never_raised(tmp_path: Path) -> None:
+def test_failing_disk_is_told_once_and_never_raised(tmp_path: Path) -> None:
     reports: list[str] = []
     run, logs = logs_in(tmp_path, reports)
     run.log("env-0").symlink_to("/dev/full")
     for _ in range(3):
         logs.write(LogLine("env-0", "INFO", "x"))
     logs.close()
-    assert logs.dropped == 3
     assert len(reports) == 1

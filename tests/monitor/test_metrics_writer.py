@@ -131,7 +131,6 @@ def test_full_disk_is_reported_once_and_training_goes_on(tmp_path: Path) -> None
     for step in range(10):
         writer.write(record(step, a=1.0))
     writer.close()
-    assert writer.dropped == 10
     assert len(reports) == 1 and "metrics.jsonl" in reports[0]
 
 

@@ -18,8 +18,13 @@ export class History {
 
   /** Take the history of a greeting; what nodes waited is known to the page alone, and stays. */
   replace(columns) {
-    for (const kind of KINDS) this[kind] = new Columns(columns[kind] ?? {});
-    this.fillWaits();
+    this.sums = null;
+    for (const kind of KINDS) {
+      this[kind] = new Columns();
+      const known = Object.entries(columns[kind] ?? {});
+      const rows = known[0]?.[1].map((_, place) => Object.fromEntries(known.map(([name, values]) => [name, values[place]])));
+      this.append(kind, rows ?? []);
+    }
   }
 
   append(kind, rows) {
@@ -27,18 +32,6 @@ export class History {
   }
 
   /** Shares of waiting since the row before, from the sums that rows have. */
-  fillWaits() {
-    this.sums = null;
-    const { train } = this;
-    const shares = { collecting: [], training: [] };
-    for (let place = 0; place < train.length; place += 1) {
-      const row = Object.fromEntries(train.names.map((name) => [name, train.get(name)[place]]));
-      const found = this.waits(row);
-      for (const side of Object.keys(shares)) shares[side].push(found[`waits/${side}`] ?? null);
-    }
-    for (const [side, values] of Object.entries(shares)) train.columns.set(`waits/${side}`, values);
-  }
-
   waits(row) {
     const sums = {};
     const shares = {};

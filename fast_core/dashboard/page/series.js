@@ -4,14 +4,9 @@ const LONGEST = 6000; // rows; beyond it every second one of the older half goes
 
 /** Rows as columns; a value that a row lacks is null. */
 export class Columns {
-  constructor(columns = {}) {
+  constructor() {
     this.columns = new Map();
     this.length = 0;
-    for (const [name, values] of Object.entries(columns)) {
-      this.columns.set(name, [...values]);
-      this.length = Math.max(this.length, values.length);
-    }
-    for (const values of this.columns.values()) pad(values, this.length);
   }
 
   get names() {

@@ -93,18 +93,13 @@ export class Timeline {
 
   entry(state) {
     const swatch = make("canvas", "swatch", { "aria-hidden": "true" });
-    const item = make("li", "", { "data-state": state }, swatch, make("b", "letter"), make("span"));
-    const next = [...this.legend.children].find((child) => place(child.dataset.state) > place(state));
-    this.legend.insertBefore(item, next ?? null);
-    return item;
+    return this.legend.appendChild(make("li", "", { "data-state": state }, swatch, make("b", "letter"), make("span")));
   }
 
   /** The legend has the states that can be seen, in a steady order. */
   explain(seen) {
     for (const state of [...Object.keys(STATES), ...seen]) {
-      let item = [...this.legend.children].find((child) => child.dataset.state === state);
-      if (!item && !seen.has(state)) continue;
-      item ??= this.entry(state);
+      const item = [...this.legend.children].find((child) => child.dataset.state === state) ?? this.entry(state);
       show(item, seen.has(state));
       put(item.children[1], (STATES[state] ?? OTHER).letter);
       put(item.children[2], word("node", state));
@@ -113,12 +108,6 @@ export class Timeline {
     }
     mark(this.legend, "aria-label", say("legend"));
   }
-}
-
-/** Where a state stands in the legend; unknown ones come last. */
-function place(state) {
-  const found = Object.keys(STATES).indexOf(state);
-  return found < 0 ? Infinity : found;
 }
 
 /** Longer, or another span behind the last one; what is older than the picture goes. */
