@@ -68,17 +68,17 @@ class Connection:
         self.over.set()
 
 
-def once_each(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Warns of somebody who is refused, once for each kind of reason."""
+def once_each(warn: Callable[[str], None], what: str) -> Callable[[str], None]:
+    """Warns of ``what`` happened, once for each kind of reason, of which it is called with one."""
     told: set[str] = set()
 
-    def refused(text: str) -> None:
-        kind = text[:40]
+    def tell(why: str) -> None:
+        kind = why[:40]
         if kind not in told and len(told) < 20:
             told.add(kind)
-            warn(f"the page refused somebody: {text} (said once)")
+            warn(f"{what}: {why} (said once)")
 
-    return refused
+    return tell
 
 
 class Broadcast:
@@ -92,13 +92,14 @@ class Broadcast:
 
     def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
         """``warn`` is called with a sentence."""
-        self.source, self._warn, self.refused = source, warn, once_each(warn)
+        self.source = source
+        self.refused = once_each(warn, "the page refused somebody")
+        self._failed = once_each(warn, "the page can't send what a browser wants")
         self.clips = Clips()
         self._connections: set[Connection] = set()
         self._newest: dict[int, Newest] = {}
         self._seen: dict[int, int] = {}  # number of the last frame taken, by tile
         self._sequence = 0
-        self._told: set[str] = set()
         self._asked = asyncio.Event()  # something changed that the loop need not wait for
         self._wanted: dict[int, int] = {}
         self._tiles = frozenset[int]()
@@ -107,11 +108,8 @@ class Broadcast:
     def _tell_fault(self, error: BaseException | None) -> None:
         """Warn, once, of what ended a connection and should not have."""
         gone = (WebSocketDisconnect, OSError, RuntimeError)  # a browser that has left
-        text = "" if error is None else error_text(error)
-        if not text or isinstance(error, gone) or text in self._told or len(self._told) > 30:
-            return
-        self._told.add(text)
-        self._warn(f"the page can't send what a browser wants: {text} (said once)")
+        if error is not None and not isinstance(error, gone):
+            self._failed(error_text(error))
 
     # --- the loop ------------------------------------------------------------------------------
 

@@ -104,14 +104,8 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
     frames = (frame for frame in (shot.pixels for shot in shots) if frame.shape == size)
     images = map(Image.fromarray, frames)  # one at a time: all of them may be gigabytes
     out = io.BytesIO()
-    next(images).save(
-        out,
-        "GIF",
-        save_all=True,
-        append_images=images,
-        duration=max(20, round(1000 / fps)),
-        loop=0,
-    )
+    each_ms = max(20, round(1000 / fps))
+    next(images).save(out, "GIF", save_all=True, append_images=images, duration=each_ms, loop=0)
     return out.getvalue()
 
 

@@ -64,7 +64,8 @@ class FolderPage:
     ) -> None:
         """``warn`` is called with sentences; ``open_run`` makes the page of a run directory."""
         self.api = FolderApi(Overview(folder))
-        self._open_run, self._warn, self.refused = open_run, warn, once_each(warn)
+        self._open_run, self._warn = open_run, warn
+        self.refused = once_each(warn, "the page refused somebody")
         self._open: dict[str, _Open] = {}
 
     def routes(self) -> list[BaseRoute]:

@@ -55,7 +55,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         seed: The run's seed.
         began: When it was made, Unix time in seconds.
         env_steps: Environment steps trained on.
-        time_s: Seconds of training.
         best: Mean return of the best evaluation.
         last: That of the last one, or of training episodes.
         resumable: Whether it has a checkpoint.
@@ -73,7 +72,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     began: float | None = None
     env_steps: int = 0
-    time_s: float = 0.0
     best: float | None = None
     last: float | None = None
     resumable: bool = False
@@ -270,7 +268,6 @@ class Overview:
             environment=state.environment,
             seed=state.seed,
             env_steps=state.env_steps,
-            time_s=state.time_s,
             best=best,
             last=last,
             resumable=bool(state.checkpoint),

@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.envs.drawing import text_picture
 from fast_core.screens.frame import Frame
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 JPEG_QUALITY = 80
 MOST_BARS = 256  # numbers of an observation that are drawn
@@ -42,8 +39,8 @@ def encode(frame: Frame, kind: Kind) -> bytes:
     if kind is Kind.TEXT:
         return frame.text.encode(errors="replace")
     if kind is Kind.RGB and frame.picture is not None:
-        return _file(_image(frame.picture), "JPEG")
-    return _file(_image(observed(frame.obs)), "PNG")
+        return _file(frame.picture, "JPEG", quality=JPEG_QUALITY)
+    return _file(observed(frame.obs), "PNG", compress_level=1)
 
 
 def as_rgb(data: bytes, kind: Kind = Kind.RGB) -> Pixels:
@@ -108,16 +105,9 @@ def _bars(values: NDArray[np.float64]) -> Pixels:
     return rows
 
 
-def _image(pixels: Pixels) -> Image:
+def _file(pixels: Pixels, form: str, **options: int) -> bytes:
     from PIL import Image
 
-    return Image.fromarray(np.ascontiguousarray(pixels))
-
-
-def _file(image: Image, form: str) -> bytes:
     out = io.BytesIO()
-    if form == "JPEG":
-        image.save(out, form, quality=JPEG_QUALITY)
-    else:
-        image.save(out, form, compress_level=1)
+    Image.fromarray(np.ascontiguousarray(pixels)).save(out, form, **options)
     return out.getvalue()

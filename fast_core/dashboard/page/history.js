@@ -3,6 +3,7 @@
 import { Columns } from "./series.js";
 
 const KINDS = ["train", "evaluation"];
+const SIDES = ["collecting", "training"];
 const NODES_MS = 1000; // between two points of what nodes wait
 
 export class History {
@@ -18,13 +19,13 @@ export class History {
 
   /** Take the history of a greeting; what nodes waited is known to the page alone, and stays. */
   replace(columns) {
+    for (const kind of KINDS) this[kind] = new Columns(columns[kind]);
     this.sums = null;
-    for (const kind of KINDS) {
-      this[kind] = new Columns();
-      const known = Object.entries(columns[kind] ?? {});
-      const rows = known[0]?.[1].map((_, place) => Object.fromEntries(known.map(([name, values]) => [name, values[place]])));
-      this.append(kind, rows ?? []);
-    }
+    const { train } = this;
+    const sums = SIDES.flatMap((side) => [`time/${side}_s`, `time/${side}_waits_s`]);
+    const at = (place) => Object.fromEntries(sums.map((name) => [name, train.get(name)[place]]));
+    const shares = Array.from({ length: train.length }, (_, place) => this.waits(at(place)));
+    for (const name of SIDES.map((side) => `waits/${side}`)) train.columns.set(name, shares.map((each) => each[name] ?? null));
   }
 
   append(kind, rows) {
@@ -35,7 +36,7 @@ export class History {
   waits(row) {
     const sums = {};
     const shares = {};
-    for (const side of ["collecting", "training"]) {
+    for (const side of SIDES) {
       const [busy, waits] = [row[`time/${side}_s`], row[`time/${side}_waits_s`]];
       if (!Number.isFinite(busy) || !Number.isFinite(waits)) continue;
       sums[side] = { busy, waits };

@@ -4,9 +4,9 @@ const LONGEST = 6000; // rows; beyond it every second one of the older half goes
 
 /** Rows as columns; a value that a row lacks is null. */
 export class Columns {
-  constructor() {
-    this.columns = new Map();
-    this.length = 0;
+  constructor(columns = {}) {
+    this.columns = new Map(Object.entries(columns));
+    this.length = Object.values(columns)[0]?.length ?? 0;
   }
 
   get names() {
@@ -27,12 +27,11 @@ export class Columns {
 
   append(row) {
     for (const [name, value] of Object.entries(row)) {
-      if (typeof value !== "number") continue;
-      if (!this.columns.has(name)) this.columns.set(name, pad([], this.length));
-      this.columns.get(name).push(value);
+      if (typeof value !== "number" || this.columns.has(name)) continue;
+      this.columns.set(name, new Array(this.length).fill(null));
     }
+    for (const [name, values] of this.columns) values.push(typeof row[name] === "number" ? row[name] : null);
     this.length += 1;
-    for (const values of this.columns.values()) pad(values, this.length);
     if (this.length > LONGEST) this.halve();
   }
 
@@ -43,11 +42,6 @@ export class Columns {
     }
     this.length = Math.max(...[...this.columns.values()].map((values) => values.length));
   }
-}
-
-function pad(values, length) {
-  while (values.length < length) values.push(null);
-  return values;
 }
 
 /** At most about `limit` points, the lowest and highest of each stretch among them. */
