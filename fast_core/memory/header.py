@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,66 @@ def check_header(memory: memoryview, kind: str, plan: object) -> None:
             f"{kind}: created by another plan than {plan!r}. "
             "All processes of a run must use one configuration"
         )
+
+
+class Planned:
+    """Base of structures whose payload Python lays out: one shape sizes, creates, attaches to it.
+
+    A subclass is constructed with a memory and that shape, by these methods alone.
+
+    Attributes:
+        what: What errors call it.
+    """
+
+    __slots__ = ()
+    what: ClassVar[str]
+
+    def __init__(self, memory: memoryview, *shape: Any) -> None:
+        """Use ``create`` or ``attach``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def nbytes(*shape: Any, **options: Any) -> int:
+        """Bytes of the region."""
+        raise NotImplementedError
+
+    @classmethod
+    def plan(cls, *shape: Any) -> object:
+        """What all who attach must have alike, and the text of which says so."""
+        return shape
+
+    @staticmethod
+    def words_nbytes(*shape: Any) -> int:
+        """Bytes behind the header that ``create`` clears; all else is of no meaning at first."""
+        return 0
+
+    @classmethod
+    def create(cls, memory: memoryview, *shape: Any) -> Self:
+        """Makes one of which nothing is published in ``memory`` and attaches to it.
+
+        Raises:
+            SegmentError: The shape makes no sense, or does not fit.
+        """
+        check_room(memory, cls.nbytes(*shape), cls.what)
+        size = cls.words_nbytes(*shape)
+        memory[HEADER_BYTES:][:size] = bytes(size)
+        write_header(memory, cls.what, cls.plan(*shape))
+        return cls(memory, *shape)
+
+    @classmethod
+    def attach(cls, memory: memoryview, *shape: Any) -> Self:
+        """Attaches to the one in ``memory``.
+
+        Raises:
+            SegmentError: There is none, or it was made by another plan.
+        """
+        check_header(memory, cls.what, cls.plan(*shape))
+        check_room(memory, cls.nbytes(*shape), cls.what)
+        return cls(memory, *shape)
+
+    def published(self) -> int | tuple[int, ...] | None:
+        """What of it is complete; None where nothing ever is."""
+        return None
 
 
 def array_at(

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from fast_core.memory.header import (
-    HEADER_BYTES,
-    align,
-    check_header,
-    check_room,
-    write_header,
-)
+from fast_core.memory.header import HEADER_BYTES, Planned, align
 from fast_core.memory.priorities import PriorityTree
 
 _FAN = 16  # leaves of a node: their array is filled up to whole nodes
 
 
-class KeptPriorities:
+class KeptPriorities(Planned):
     """The leaves of a `PriorityTree`, and whose they are; sums are nowhere but in the tree.
 
     Concurrency: the replay node alone reads and writes. After a death there may be some of the
@@ -24,8 +16,10 @@ class KeptPriorities:
     leaves that it would have come to (`sum_tree.hpp`).
     """
 
+    what = "kept priorities"
+
     def __init__(self, memory: memoryview, leaves: int) -> None:
-        """Use ``create`` or ``attach``."""
+        """Use ``create``, in memory that is zero, or ``attach``."""
         priorities, owners = _sizes(leaves)
         after = HEADER_BYTES + align(priorities)
         self._priorities = memory[HEADER_BYTES : HEADER_BYTES + priorities]
@@ -35,23 +29,6 @@ class KeptPriorities:
     def nbytes(leaves: int) -> int:
         """Bytes of the region."""
         return HEADER_BYTES + sum(map(align, _sizes(leaves)))
-
-    @classmethod
-    def create(cls, memory: memoryview, leaves: int) -> Self:
-        """Make leaves without rows in ``memory``, which is zero."""
-        check_room(memory, cls.nbytes(leaves), "kept priorities")
-        write_header(memory, "kept priorities", leaves)
-        return cls(memory, leaves)
-
-    @classmethod
-    def attach(cls, memory: memoryview, leaves: int) -> Self:
-        """Attach to the leaves in ``memory``."""
-        check_header(memory, "kept priorities", leaves)
-        check_room(memory, cls.nbytes(leaves), "kept priorities")
-        return cls(memory, leaves)
-
-    def published(self) -> None:
-        """Nothing: what they belong to is said elsewhere."""
 
     def take(self, tree: PriorityTree) -> None:
         """Let ``tree`` go on with these leaves."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Self, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
     HEADER_BYTES,
     Array,
+    Planned,
     align,
     array_at,
-    check_header,
-    check_room,
-    write_header,
 )
 from fast_core.spec import FieldSpec, as_dtype
 
@@ -29,7 +27,7 @@ _MOST_WORDS = _LINE_BYTES // 8 - 1  # beside the number
 W = TypeVar("W", bound=tuple[int, ...])  # a named tuple of int and bool
 
 
-class Mailbox(Mapping[str, Array], Generic[W]):
+class Mailbox(Planned, Mapping[str, Array], Generic[W]):
     """``box["obs"]`` is ``[rows, ...]``; a field is written whole before the box is published.
 
     Which words it has is declared by a named tuple of integers and flags, one type per use
@@ -48,6 +46,8 @@ class Mailbox(Mapping[str, Array], Generic[W]):
         reply bears the old number.
     """
 
+    what = "mailbox"
+
     def __init__(self, memory: memoryview, words: type[W], fields: MailFields, rows: int) -> None:
         """Use ``create`` or ``attach``."""
         self.rows = rows
@@ -64,34 +64,25 @@ class Mailbox(Mapping[str, Array], Generic[W]):
 
     @staticmethod
     def nbytes(words: type[W], fields: MailFields, rows: int) -> int:
-        """Bytes of the region."""
+        """Bytes of the region.
+
+        Raises:
+            SegmentError: It has no row.
+        """
+        if rows < 1:
+            raise SegmentError(f"a mailbox needs at least one row; got {rows!r}")
         assert len(get_type_hints(words)) <= _MOST_WORDS, f"{words} does not fit a line"
         return _BODY + sum(align(field.row_nbytes * rows) for field in fields)
 
     @classmethod
-    def create(cls, memory: memoryview, words: type[W], fields: MailFields, rows: int) -> Self:
-        """Make a mailbox in ``memory`` in which nothing was said yet, and attach to it.
+    def plan(cls, words: type[W], fields: MailFields, rows: int) -> object:
+        """The names of the words, the fields and the rows."""
+        return (words.__name__, tuple(get_type_hints(words)), fields, rows)
 
-        Raises:
-            SegmentError: It has no row, or does not fit.
-        """
-        if rows < 1:
-            raise SegmentError(f"a mailbox needs at least one row; got {rows!r}")
-        check_room(memory, cls.nbytes(words, fields, rows), "mailbox")
-        memory[HEADER_BYTES:_BODY] = bytes(_LINE_BYTES)
-        write_header(memory, "mailbox", _plan(words, fields, rows))
-        return cls(memory, words, fields, rows)
-
-    @classmethod
-    def attach(cls, memory: memoryview, words: type[W], fields: MailFields, rows: int) -> Self:
-        """Attach to the mailbox in ``memory``.
-
-        Raises:
-            SegmentError: It holds none, or one of other words, fields or rows.
-        """
-        check_header(memory, "mailbox", _plan(words, fields, rows))
-        check_room(memory, cls.nbytes(words, fields, rows), "mailbox")
-        return cls(memory, words, fields, rows)
+    @staticmethod
+    def words_nbytes(words: type[W], fields: MailFields, rows: int) -> int:
+        """The number and the words: nothing was said yet."""
+        return _LINE_BYTES
 
     def __getitem__(self, field: str) -> Array:
         """The field's rows; the array is a view of the shared memory."""
@@ -128,7 +119,3 @@ class Mailbox(Mapping[str, Array], Generic[W]):
         """What was said beside the rows; to be read after the number."""
         load = self._native.load
         return self._make([kind(load(k)) for k, kind in enumerate(self._kinds, 1)])
-
-
-def _plan(words: type[W], fields: MailFields, rows: int) -> object:
-    return (words.__name__, tuple(get_type_hints(words)), fields, rows)

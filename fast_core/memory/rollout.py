@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
     HEADER_BYTES,
     Array,
+    Planned,
     align,
     array_at,
-    check_header,
-    check_room,
-    write_header,
 )
 from fast_core.spec import FieldSpec, as_dtype
 
@@ -88,12 +85,14 @@ class RolloutSlot(Mapping[str, Array]):
             raise SegmentError(f"rollout ids start at 1, slot {self.index} got {rollout_id!r}")
 
 
-class RolloutStore:
+class RolloutStore(Planned):
     """All rollout slots of one shard; of each field all slots lie together: ``[slots, T, B, ...]``.
 
     Concurrency:
         Each slot's: see ``RolloutSlot``. Which slot is whose is the scheduler's ledger.
     """
+
+    what = "rollout store"
 
     def __init__(
         self, memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
@@ -121,27 +120,14 @@ class RolloutStore:
         return end
 
     @classmethod
-    def create(
-        cls, memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
-    ) -> Self:
-        """Makes a store of open slots in ``memory`` and attaches to it."""
-        check_room(memory, cls.nbytes(fields, slots, steps, envs), "rollout store")
-        memory[HEADER_BYTES:][: slots * _LINE_BYTES] = bytes(slots * _LINE_BYTES)
-        write_header(memory, "rollout store", _plan(fields, slots, steps, envs))
-        return cls(memory, fields, slots, steps, envs)
+    def plan(cls, fields: RolloutFields, *counts: int) -> object:
+        """The columns of the fields, and the counts."""
+        return ([(f.name, f.shape, f.dtype, f.axes, f.history) for f in fields], *counts)
 
-    @classmethod
-    def attach(
-        cls, memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
-    ) -> Self:
-        """Attaches to the store in ``memory``.
-
-        Raises:
-            SegmentError: It holds none, or one of other fields or counts.
-        """
-        check_header(memory, "rollout store", _plan(fields, slots, steps, envs))
-        check_room(memory, cls.nbytes(fields, slots, steps, envs), "rollout store")
-        return cls(memory, fields, slots, steps, envs)
+    @staticmethod
+    def words_nbytes(fields: RolloutFields, slots: int, steps: int, envs: int) -> int:
+        """A line for each slot: all are open."""
+        return slots * _LINE_BYTES
 
     def slot(self, index: int) -> RolloutSlot:
         """Slot ``index``; SegmentError where there is none."""
@@ -171,11 +157,6 @@ def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> Non
     names = [field.name for field in fields]
     if not names or len(set(names)) != len(names):
         raise SegmentError(f"a rollout needs fields of different names; got {names!r}")
-
-
-def _plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> object:
-    columns = [(f.name, f.shape, f.dtype, f.axes, f.history) for f in fields]
-    return (columns, slots, steps, envs)
 
 
 def _places(

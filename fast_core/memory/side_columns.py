@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +11,16 @@ from fast_core.errors import SegmentError
 from fast_core.memory.header import (
     HEADER_BYTES,
     Array,
+    Planned,
     align,
     array_at,
-    check_header,
-    check_room,
-    write_header,
 )
 from fast_core.spec import Column, FieldSpec, as_dtype
 
 NEVER = -1  # version of a row that nothing was written of
 
 
-class SideColumns:
+class SideColumns(Planned):
     """A place for each row of the logs of a run that can be drawn: columns, and their version.
 
     A row has the place of its leaf in a `PriorityTree`, and goes with it when the log goes on.
@@ -32,8 +29,10 @@ class SideColumns:
     was writing when it died its successor writes once more, in the same order.
     """
 
+    what = "side columns"
+
     def __init__(self, memory: memoryview, columns: tuple[Column, ...], logs: int, rows: int):
-        """Use ``create`` or ``attach``."""
+        """Use ``create``, in memory that is zero, or ``attach``."""
         self.rows, begin = rows, HEADER_BYTES
         self.arrays: dict[str, Array] = {}
         for field in _stored(columns):
@@ -48,25 +47,9 @@ class SideColumns:
         return HEADER_BYTES + sum(align(logs * rows * f.row_nbytes) for f in _stored(columns))
 
     @classmethod
-    def create(cls, memory: memoryview, columns: tuple[Column, ...], logs: int, rows: int) -> Self:
-        """Make places of which nothing is written, in ``memory``, which is zero."""
-        check_room(memory, cls.nbytes(columns, logs, rows), "side columns")
-        write_header(memory, "side columns", _plan(columns, logs, rows))
-        return cls(memory, columns, logs, rows)
-
-    @classmethod
-    def attach(cls, memory: memoryview, columns: tuple[Column, ...], logs: int, rows: int) -> Self:
-        """Attach to the places in ``memory``.
-
-        Raises:
-            SegmentError: They were made for other columns or logs.
-        """
-        check_header(memory, "side columns", _plan(columns, logs, rows))
-        check_room(memory, cls.nbytes(columns, logs, rows), "side columns")
-        return cls(memory, columns, logs, rows)
-
-    def published(self) -> None:
-        """Nothing: whose a place is stands in it."""
+    def plan(cls, columns: tuple[Column, ...], logs: int, rows: int) -> object:
+        """The columns, and how many places there are."""
+        return ([(each.name, each.shape, each.dtype) for each in columns], logs, rows)
 
     def write(
         self,
@@ -122,7 +105,3 @@ def _stored(columns: tuple[Column, ...]) -> tuple[FieldSpec, ...]:
     """What a place has: one more than the number of its row, 0 for none, the version, and these."""
     owner, version = FieldSpec("owner", (), "int64"), FieldSpec("version", (), "int64")
     return (owner, version, *columns)
-
-
-def _plan(columns: tuple[Column, ...], logs: int, rows: int) -> object:
-    return ([(each.name, each.shape, each.dtype) for each in columns], logs, rows)

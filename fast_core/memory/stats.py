@@ -5,9 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self
 
-from fast_core.memory.header import HEADER_BYTES, check_header, check_room, write_header
+from fast_core.memory.header import HEADER_BYTES, Planned
 
 # Four cache lines, so that no two nodes write to one.
 _ROW = struct.Struct("31qd")
@@ -126,7 +125,7 @@ class StatsSnapshot:
     episode_return: float
 
 
-class Trace:
+class Trace(Planned):
     """64-bit words that say where somebody is; ``trace.words[5] += 1`` is cheapest from Python.
 
     Concurrency:
@@ -135,6 +134,7 @@ class Trace:
     """
 
     __slots__ = ("words",)
+    what = "trace"
 
     def __init__(self, memory: memoryview, words: int) -> None:
         """Use ``create`` or ``attach``."""
@@ -145,27 +145,10 @@ class Trace:
         """Bytes of the region."""
         return HEADER_BYTES + 8 * words
 
-    @classmethod
-    def create(cls, memory: memoryview, words: int) -> Self:
-        """Makes ``words`` zeros in ``memory`` and attaches to them."""
-        check_room(memory, cls.nbytes(words), "trace")
-        memory[HEADER_BYTES:][: 8 * words] = bytes(8 * words)
-        write_header(memory, "trace", words)
-        return cls(memory, words)
-
-    @classmethod
-    def attach(cls, memory: memoryview, words: int) -> Self:
-        """Attaches to the words in ``memory``.
-
-        Raises:
-            SegmentError: It holds none, or another number of them.
-        """
-        check_header(memory, "trace", words)
-        check_room(memory, cls.nbytes(words), "trace")
-        return cls(memory, words)
-
-    def published(self) -> None:
-        """Nothing ever is."""
+    @staticmethod
+    def words_nbytes(words: int) -> int:
+        """All of them."""
+        return 8 * words
 
 
 class StatsRow:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
-from fast_core.memory.header import HEADER_BYTES, align, check_header, check_room, write_header
+from fast_core.memory.header import HEADER_BYTES, Planned, align
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -68,7 +68,7 @@ _COMMITTED, _VERSION, _ENV_STEPS, _RELEASED = 8, 9, 10, 16
 _EVALUATION_HEADER_BYTES = 3 * HEADER_BYTES
 
 
-class EvaluationSlot:
+class EvaluationSlot(Planned):
     """One snapshot of the weights, kept still until it was evaluated.
 
     Concurrency:
@@ -78,6 +78,8 @@ class EvaluationSlot:
         the slot free; an evaluator that dies leaves the snapshot, and its successor evaluates it,
         after ``hold_again`` where the dead one had released it and nobody was told.
     """
+
+    what = "evaluation slot"
 
     def __init__(self, memory: memoryview, payload_bytes: int) -> None:
         """Use ``create`` or ``attach``."""
@@ -90,24 +92,10 @@ class EvaluationSlot:
         """Bytes of the region."""
         return _EVALUATION_HEADER_BYTES + align(payload_bytes)
 
-    @classmethod
-    def create(cls, memory: memoryview, payload_bytes: int) -> Self:
-        """Makes a free slot in ``memory`` and attaches to it."""
-        check_room(memory, cls.nbytes(payload_bytes), "evaluation slot")
-        memory[:_EVALUATION_HEADER_BYTES] = bytes(_EVALUATION_HEADER_BYTES)
-        write_header(memory, "evaluation slot", payload_bytes)
-        return cls(memory, payload_bytes)
-
-    @classmethod
-    def attach(cls, memory: memoryview, payload_bytes: int) -> Self:
-        """Attaches to the slot in ``memory``.
-
-        Raises:
-            SegmentError: It holds none, or one of another payload size.
-        """
-        check_header(memory, "evaluation slot", payload_bytes)
-        check_room(memory, cls.nbytes(payload_bytes), "evaluation slot")
-        return cls(memory, payload_bytes)
+    @staticmethod
+    def words_nbytes(payload_bytes: int) -> int:
+        """The words of both sides: it is free."""
+        return _EVALUATION_HEADER_BYTES - HEADER_BYTES
 
     def held(self) -> int | None:
         """Version of the snapshot that waits or is being evaluated, None when the slot is free."""
