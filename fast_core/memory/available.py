@@ -23,6 +23,13 @@ class MemoryAvailable:
     cgroup_bytes: int | None
     shm_bytes: int | None
 
+    def left(self, backing: str) -> int:
+        """What the tightest of the limits on a segment of this backing leaves."""
+        limits = [self.ram_bytes, self.cgroup_bytes]
+        if backing == "posix":
+            limits.append(self.shm_bytes)
+        return min(limit for limit in limits if limit is not None)
+
 
 def memory_available(root: Path = resources.ROOT) -> MemoryAvailable:
     """Reads the kernel's figures below ``root`` (another root is for tests)."""

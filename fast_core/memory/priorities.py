@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fast_core.memory import _native
 
@@ -45,6 +44,9 @@ class PriorityTree(_native.PriorityTree):
     divided by the greatest of the batch and not of the whole memory, so that the size of an update
     never depends on one rare row.
 
+    ``total`` is the sum. ``stream()`` is where the random stream is; ``resume(refused, stream)``
+    goes on with such counters and from such a place.
+
     It belongs to the replay node and is used by one thread. Its leaves may lie in shared memory
     (`KeptPriorities`), where what a dead one held is found again.
 
@@ -78,26 +80,15 @@ class PriorityTree(_native.PriorityTree):
         """Updates that were refused so far."""
         return Refused(*self._refused())
 
-    def stream(self) -> tuple[int, int, int]:
-        """Where the random stream is."""
-        return self._stream()
-
-    def resume(self, refused: tuple[int, int], stream: tuple[int, int, int]) -> None:
-        """Go on with these counters and from this place of the random stream."""
-        self._resume(refused, stream)
-
-    def priorities(self) -> NDArray[np.float64]:
-        """A copy of all leaves, 0 where there is no row."""
-        return self._leaves()[0]
-
     def state(self) -> dict[str, object]:
         """Everything that changes: leaves, what they belong to, counters, random stream."""
-        priorities, owners = self._leaves()
+        priorities, owners = np.empty(self.leaves), np.empty(self.leaves, np.uint32)
+        self.read(priorities, owners)
         return {
             "priorities": priorities,
             "owners": owners,
             "refused": self._refused(),
-            "stream": self._stream(),
+            "stream": self.stream(),
         }
 
     def load(self, state: dict[str, object]) -> None:
@@ -113,8 +104,3 @@ class PriorityTree(_native.PriorityTree):
             (refused[0], refused[1]),
             (stream[0], stream[1], stream[2]),
         )
-
-    def _leaves(self) -> tuple[NDArray[np.float64], NDArray[np.uint32]]:
-        priorities, owners = np.empty(self.leaves), np.empty(self.leaves, np.uint32)
-        self.read(priorities, owners)
-        return priorities, owners

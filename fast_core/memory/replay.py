@@ -95,34 +95,7 @@ def drawn_arrays(columns: Mapping[str, Array]) -> DrawnArrays:
     return SequenceArrays.of(columns) if "mask" in columns else ReplayArrays.of(columns)
 
 
-@dataclass(frozen=True)
-class ReplayReaderStatistics:
-    """Figures of a reader.
-
-    Attributes:
-        drawn: Windows given out.
-        rejected: Rows drawn that were no valid beginning of a window, and were drawn again.
-        lapped: Windows that were overwritten while they were copied, and were drawn again.
-        live: Rows that are there now, final observations and the newest ones included.
-    """
-
-    drawn: int
-    rejected: int
-    lapped: int
-    live: int
-
-
-@dataclass(frozen=True)
-class RankedRow:
-    """One row as `ReplayReader.highest` shows it; ``age`` counts the rows of its log after it."""
-
-    log: int
-    row: int
-    age: int
-    priority: float
-
-
-class ReplayReader:
+class ReplayReader(_native.ReplayReader):
     """Draws n-step windows from the logs of all shards; belongs to one thread.
 
     A window begins at a step and has ``steps`` of them, or fewer where its episode ends. It is
@@ -131,13 +104,26 @@ class ReplayReader:
     observation are still there. Uniform draws give each valid window of all logs the same
     probability.
 
+    ``leaves`` are those that a `PriorityTree` of these logs has. ``sync(priorities)`` gives new
+    valid rows a leaf, and empties those of rows that are gone. ``live()`` counts the rows that are
+    there now, final observations and the newest ones included, ``committed()`` those that were
+    ever written to all logs, ``valid()`` the windows that could be drawn now, one by one.
+    ``counters()`` are windows given out; rows drawn that began no valid window, and were drawn
+    again; and windows that were overwritten while they were copied, and were drawn again.
+
+    ``stream()`` is where the random stream is. ``positions(to)`` writes how far the priority tree
+    has followed the logs, ``[logs, 2]`` uint64. ``looked_at(to)`` writes how many rows of each log
+    the last draw looked at, ``[logs]`` uint64; it returns whether these decided it: no writer
+    overtook it, nor gave it more rows half-way. ``look_at(most)`` lets draws look at so many rows
+    of each log at most, as if later ones weren't there.
+
     Concurrency:
         Reads the logs without waiting for anybody and writes nothing that is shared. A copy whose
         rows were overwritten meanwhile is thrown away and drawn again.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         logs: Sequence[ReplayLog],
         *,
         steps: int,
@@ -145,7 +131,7 @@ class ReplayReader:
         frames: int = 1,
         window: Window | None = None,
         seed: np.random.SeedSequence,
-    ) -> None:
+    ) -> Self:
         """Reads ``logs``, one per shard in their order, all of one plan.
 
         Args:
@@ -159,31 +145,26 @@ class ReplayReader:
         Raises:
             SegmentError: The plans differ, or a log has fewer rows than a window needs.
         """
-        if any(log.fields != logs[0].fields for log in logs):
+        fields, natives = logs[0].fields, tuple(log.native for log in logs)
+        if any(log.fields != fields for log in logs):
             raise SegmentError("the replay logs of one run must have the same columns")
-        self.fields = logs[0].fields
-        self.frames = frames
-        # Of a batch's; what learners write comes after them.
-        self._arrays = len(self.fields) + (5 if window is None else 6)
-        self._logs = tuple(logs)
-        natives = tuple(log.native for log in logs)
-        summed = sum(1 << at for at, each in enumerate(self.fields) if each.fold == "sum")
-        self._window = window
-        self._native = _native.ReplayReader(
-            natives,
-            steps,
-            gamma,
-            frames,
-            *key_of(seed),
-            summed,
-            0 if window is None else window.before,
-            0 if window is None else window.length,
+        summed = sum(1 << at for at, each in enumerate(fields) if each.fold == "sum")
+        shape = (0, 0) if window is None else (window.before, window.length)
+        made = _native.ReplayReader.__new__(
+            cls, natives, steps, gamma, frames, *key_of(seed), summed, *shape
         )
+        reader = cast("Self", made)
+        reader.fields, reader.frames, reader._window = fields, frames, window
+        reader._logs = tuple(logs)
+        # Of a batch's; what learners write comes after them.
+        reader._arrays = len(fields) + (5 if window is None else 6)
+        return reader
 
-    @property
-    def leaves(self) -> int:
-        """Leaves that a `PriorityTree` of these logs has."""
-        return self._native.leaves
+    fields: ReplayFields
+    frames: int
+    _window: Window | None
+    _logs: tuple[ReplayLog, ...]
+    _arrays: int
 
     def arrays(self, rows: int) -> Any:
         """Arrays that hold ``rows`` windows, in private memory, as `draw` takes them."""
@@ -204,23 +185,7 @@ class ReplayReader:
             SegmentError: An array has the wrong size, the tree is not one of these logs, or the
                 writers overtook every one of a thousand tries.
         """
-        return self._native.draw(to.in_order[: self._arrays], len(to.row), priorities, beta)
-
-    def looked_at(self, target: NDArray[np.uint64]) -> bool:
-        """Writes into ``target`` how many rows of each log the last draw looked at.
-
-        Returns:
-            Whether these decided it: no writer overtook it, nor gave it more rows half-way.
-        """
-        return self._native._looked_at(target)
-
-    def look_at(self, most: NDArray[np.uint64]) -> None:
-        """Lets draws look at so many rows of each log at most, as if later ones weren't there."""
-        self._native._look_at(most)
-
-    def sync(self, priorities: PriorityTree) -> None:
-        """Gives new valid rows a leaf, and empties those of rows that are gone."""
-        self._native.sync(priorities)
+        return self._draw(to.in_order[: self._arrays], len(to.row), priorities, beta)
 
     def update(
         self,
@@ -237,49 +202,13 @@ class ReplayReader:
         check_rows(log, "log", np.dtype(np.int32), ())
         check_rows(row, "row", np.dtype(np.int64), ())
         check_rows(error, "error", np.dtype(np.float32), ())
-        return self._native.update(priorities, log, row, error)
-
-    def valid(self) -> int:
-        """How many windows could be drawn now; counts them one by one."""
-        return self._native.valid()
-
-    def committed(self) -> int:
-        """Rows that were ever written to all logs."""
-        return self._native.committed()
-
-    def highest(self, priorities: PriorityTree, count: int) -> list[RankedRow]:
-        """The ``count`` rows of the highest priority, highest first, to look at."""
-        values = priorities.priorities()
-        leaves = np.argpartition(-values, min(count, len(values) - 1))[:count]
-        leaves = leaves[np.lexsort((leaves, -values[leaves]))]
-        committed = [commit for log in self._logs for commit in log.native.committed()]
-        # Rows the tree has followed: it may be a few behind those committed.
-        seen = self._positions()[:, 0].tolist()
-        return [
-            ranked(int(leaf), self.leaves // len(seen), seen, committed, float(values[leaf]))
-            for leaf in leaves
-            if values[leaf] > 0.0
-        ]
-
-    def statistics(self) -> ReplayReaderStatistics:
-        """Figures as of now."""
-        return ReplayReaderStatistics(*self._native._counters(), live=self._native.live())
-
-    def counters(self) -> tuple[int, int, int]:
-        """Windows drawn, rejected and lapped; see `ReplayReaderStatistics`."""
-        return self._native._counters()
-
-    def stream(self) -> tuple[int, int, int]:
-        """Where the random stream is."""
-        return self._native._stream()
-
-    def positions(self, to: NDArray[np.uint64]) -> None:
-        """Write how far the priority tree has followed the logs, ``[logs, 2]``."""
-        self._native._positions(to)
+        return self._update(priorities, log, row, error)
 
     def state(self) -> dict[str, object]:
         """Random stream, and how far the priority tree has followed the logs."""
-        return {"stream": self._native._stream(), "positions": self._positions()}
+        positions = np.empty((sum(log.envs for log in self._logs), 2), np.uint64)
+        self.positions(positions)
+        return {"stream": self.stream(), "positions": positions}
 
     def load(self, state: dict[str, object]) -> None:
         """Continue exactly from `state`; the logs and the tree must have been loaded before.
@@ -288,19 +217,14 @@ class ReplayReader:
             SegmentError: The logs hold less than they did then.
         """
         positions = np.ascontiguousarray(state["positions"], np.uint64)
-        committed = [commit for log in self._logs for commit in log.native.committed()]
+        committed = [commit for log in self._logs for commit in log.published()]
         if positions.shape != (len(committed), 2) or (positions[:, 0] > committed).any():
             raise SegmentError(
                 "the saved reader has seen rows that these replay logs do not hold; "
                 "load the logs first, or begin with an empty priority tree"
             )
-        self._native._set_positions(positions)
-        self._native._set_stream(*cast("list[int]", state["stream"]))
-
-    def _positions(self) -> NDArray[np.uint64]:
-        positions = np.empty((sum(log.envs for log in self._logs), 2), np.uint64)
-        self._native._positions(positions)
-        return positions
+        self._set_positions(positions)
+        self._set_stream(*cast("list[int]", state["stream"]))
 
 
 def batch_columns(
@@ -327,20 +251,3 @@ def batch_columns(
         flags = [(name, "bool", many) for name in ("terminated", "truncated", "mask")]
         drawn = [("obs", obs.dtype, (window.length + 1, *seen)), *rows[:2], *flags, *drawn]
     return tuple(FieldSpec(name, shape, dtype, "rollout") for name, dtype, shape in drawn)
-
-
-def ranked(
-    leaf: int, capacity: int, seen: list[int], committed: list[int], priority: float
-) -> RankedRow:
-    """The row of a ``leaf``.
-
-    Args:
-        leaf: Its number in the tree.
-        capacity: Leaves of each environment.
-        seen: Rows of each environment that the tree has followed.
-        committed: Rows ever written of each.
-        priority: What the leaf holds.
-    """
-    log, place = divmod(leaf, capacity)
-    row = seen[log] - 1 - (seen[log] - 1 - place) % capacity
-    return RankedRow(log, row, committed[log] - 1 - row, priority)

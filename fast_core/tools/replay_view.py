@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.errors import CheckpointError
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
-from fast_core.memory.replay import RankedRow, ranked
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.replay.files import STATE_FILE, KeptRows, holds_rows, restore_state, rows_file
 from fast_core.run.checkpoint_files import check, complete_names
@@ -69,15 +68,15 @@ def _contents(directory: Path, state: dict[str, object], top: int) -> dict[str, 
     seen = cast("dict[str, Array]", state["reader"])["positions"][:, 0].astype(np.int64)
     if len(seen) != kept.shards * kept.envs:
         raise ValueError(f"{len(seen)} positions of {kept.shards} shards of {kept.envs}")
-    highest = _highest(state, seen, top)
-    figures = Figures(len(seen), {(row.log, row.row) for row in highest})
+    ranked = highest(state, seen, top)
+    figures = Figures(len(seen), {(row.log, row.row) for row in ranked})
     for shard in range(kept.shards):
         _read(kept, directory / rows_file(shard), shard, figures)
     return {
         "capacity": kept.capacity * len(seen),
         **figures.result(),
         "priorities": _priorities(state),
-        "highest": [_row(row, figures) for row in highest],
+        "highest": [_row(row, figures) for row in ranked],
     }
 
 
@@ -190,18 +189,30 @@ def _read(kept: KeptRows, path: Path, shard: int, figures: Figures) -> None:
         raise CheckpointError(f"can't read the replay's rows in {path}: {error}") from error
 
 
-def _highest(state: dict[str, object], seen: Array, top: int) -> list[RankedRow]:
-    """The rows of the highest priority, highest first."""
+class RankedRow(NamedTuple):
+    """A row of a log, and its priority."""
+
+    log: int
+    row: int
+    priority: float
+
+
+def highest(state: dict[str, object], seen: Array, top: int) -> list[RankedRow]:
+    """The rows of the highest priority, highest first.
+
+    ``state`` has the tree's, and ``seen`` how many rows of each log that has followed.
+    """
     if not isinstance(tree := state["tree"], dict):
         return []
     priorities: NDArray[np.float64] = tree["priorities"]
     leaves = np.argsort(-priorities, kind="stable")[:top]
-    each, counts = len(priorities) // len(seen), seen.tolist()
-    return [
-        ranked(int(leaf), each, counts, counts, float(priorities[leaf]))
-        for leaf in leaves
-        if priorities[leaf] > 0.0
-    ]
+    capacity, found = len(priorities) // len(seen), []
+    for leaf in leaves[priorities[leaves] > 0.0].tolist():
+        log, place = divmod(leaf, capacity)
+        newest = int(seen[log]) - 1
+        row = newest - (newest - place) % capacity
+        found.append(RankedRow(log, row, float(priorities[leaf])))
+    return found
 
 
 def _priorities(state: dict[str, object]) -> dict[str, float] | None:

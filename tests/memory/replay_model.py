@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import pytest
 
 from fast_core.memory import PriorityTree, ReplayArrays, ReplayLog, ReplayReader, replay_fields
+from fast_core.memory.header import Array
 from fast_core.memory.replay_log import ReplayFields
 from fast_core.spec import FieldSpec, SpaceSpec
+from fast_core.tools.replay_view import RankedRow
 
 Memory = Callable[[int], memoryview]
 
@@ -135,6 +138,20 @@ class Shard:
             truncated,
             pairs + np.array([1.0, -1.0]),
         )
+
+
+def highest(reader: ReplayReader, tree: PriorityTree, count: int) -> list[RankedRow]:
+    """The rows of the highest priority, looked up one by one in their leaves."""
+    priorities = cast("Array", tree.state()["priorities"]).tolist()
+    seen = cast("Array", reader.state()["positions"])[:, 0].tolist()
+    capacity = len(priorities) // len(seen)
+    rows = [
+        RankedRow(log, row, priorities[log * capacity + row % capacity])
+        for log, end in enumerate(seen)
+        for row in range(max(0, end - capacity), end)
+    ]
+    live = [row for row in rows if row.priority > 0]
+    return sorted(live, key=lambda each: (-each.priority, each.log, each.row % capacity))[:count]
 
 
 def windows_of(shards: list[Shard], steps: int, frames: int) -> dict[tuple[int, int], object]:

@@ -143,7 +143,7 @@ def test_tree_in_shared_memory_is_the_tree_in_its_own() -> None:
         kept.reader.update(kept.tree, mine.log, mine.row, error)
         reader.update(own, other.log, other.row, error)
         append(log, 4)
-    np.testing.assert_array_equal(kept.leaves()[0], own.priorities())
+    np.testing.assert_array_equal(kept.leaves()[0], own.state()["priorities"])
 
 
 def test_leaves_of_another_plan_are_refused() -> None:

@@ -241,7 +241,7 @@ def test_restored_rows_are_drawn_at_once(memory: Memory) -> None:
     written(log, 20_000)
     copy = restored(new_log(memory, 12_500, 8), streamed(LogSnapshot(log), 2**20), 2**20)
     readers = [ReplayReader([one], steps=3, gamma=0.9, seed=SEED) for one in (log, copy)]
-    assert [reader.statistics().live for reader in readers] == [100_000] * 2
+    assert [reader.live() for reader in readers] == [100_000] * 2
     arrays = [reader.arrays(256) for reader in readers]
     assert all(reader.draw(to) for reader, to in zip(readers, arrays, strict=True))
     for left, right in zip(arrays[0].in_order, arrays[1].in_order, strict=True):

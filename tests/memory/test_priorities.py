@@ -36,7 +36,7 @@ class Rows:
         assert self.update(list(range(len(errors))), errors) == len(errors)
 
     def priorities(self) -> list[float]:
-        found: list[float] = self.tree.priorities()[: self.count].tolist()
+        found: list[float] = self.tree.state()["priorities"][: self.count].tolist()
         return found
 
     def sample(self, count: int) -> list[int]:
@@ -100,7 +100,7 @@ def test_alpha_is_applied_once(rows: Make) -> None:
     assert made.priorities() == [4, 0.5, 0]
     one_step(made.log, 4)  # row 0 goes, and the greatest with it
     made.reader.sync(made.tree)
-    assert sorted(made.tree.priorities().tolist()) == [0, 0, 0.5, 0.5]
+    assert sorted(made.tree.state()["priorities"].tolist()) == [0, 0, 0.5, 0.5]
 
 
 def test_epsilon_is_added_before_the_power(rows: Make) -> None:

@@ -61,7 +61,7 @@ def test_draws_are_the_valid_windows_of_the_model(
             assert window == expected[place]
         if tree is not None:
             assert len(tree) == len(expected)
-            assert set(tree.priorities().tolist()) <= {0.0, 1.0}
+            assert set(tree.state()["priorities"].tolist()) <= {0.0, 1.0}
             assert (arrays.weight == 1).all()
 
 

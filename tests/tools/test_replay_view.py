@@ -20,6 +20,7 @@ from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.memory import log_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.tools.replay_view import show_replay
+from tests.memory.replay_model import highest
 from tests.nodes.replay_stage import ENVS, SHARDS, ReplayStage, replay_config
 
 CAPACITY = 10  # rows of each environment
@@ -97,7 +98,7 @@ def test_rows_of_the_highest_priority_are_those_of_the_tree(tmp_path: Path, show
     try:
         replay, everything = stage.node.replay, CAPACITY * SHARDS * ENVS
         assert replay.tree is not None
-        ranked = replay.reader.highest(replay.tree, everything)
+        ranked = highest(replay.reader, replay.tree, everything)
         found = show(run.path, "000000000052", everything)
         assert [(row["environment"], row["row"]) for row in found["highest"]] == [
             (row.log, row.row) for row in ranked

@@ -9,7 +9,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
 #include <new>
+#include <vector>
 
 #include "doorbell.hpp"
 
@@ -159,18 +163,77 @@ inline bool read_timed_call(PyObject* const* args, Py_ssize_t nargs, PyObject* n
   return true;
 }
 
-// Allocation and deallocation of a heap type whose C++ part is a `Body` after the object head.
-template <class Object>
-Object* allocate(PyTypeObject* type) {
-  auto make = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
-  return reinterpret_cast<Object*>(make(type, 0));
+// A method that takes its arguments otherwise than by a tuple alone.
+template <class Function>
+PyCFunction method(Function function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-inline void free_object(PyObject* self) {
+// ---- classes: a C++ body after the object head, constructed and destroyed with the object --------
+
+template <class Body>
+struct Object {
+  PyObject_HEAD
+  Body body;
+};
+
+template <class Body>
+Body& body_of(PyObject* self) {
+  return reinterpret_cast<Object<Body>*>(self)->body;
+}
+
+// A reference that is held; empty at first.
+struct Reference {
+  Reference() = default;
+  ~Reference() { Py_XDECREF(object); }
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
+
+  PyObject* object = nullptr;
+};
+
+// The body of an attached structure: the memory, which is let go last, and its C++ view.
+template <class View>
+struct Attached {
+  Buffer memory;
+  std::unique_ptr<View> view;
+};
+
+// A new object, unless `begin`, which is given its body, returns false with an exception set or
+// throws what the headers do.
+template <class Body, class Begin>
+PyObject* make(PyTypeObject* type, Begin begin) {
+  PyObject* self = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self == nullptr) return nullptr;
+  Body& body = *new (&body_of<Body>(self)) Body;
+  if (guarded<bool>(false, [&] { return begin(body); })) return self;
+  Py_DECREF(self);
+  return nullptr;
+}
+
+template <class Body>
+void drop(PyObject* self) {
+  body_of<Body>(self).~Body();
   PyTypeObject* type = Py_TYPE(self);
-  auto release = reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free));
-  release(self);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
+}
+
+// A property that a method of the view gives.
+template <class Body, auto figure>
+PyObject* get(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(((*body_of<Body>(self).view).*figure)());
+}
+
+// Lets `create` make a structure in the memory of an exporter.
+template <class Create>
+PyObject* create_in(PyObject* exporter, Create create) {
+  Buffer memory;
+  if (!memory.open(exporter, true)) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    create(memory.data(), memory.size());
+    return Py_NewRef(Py_None);
+  });
 }
 
 // Adds what each binding file defines; -1 with an exception set on failure.
@@ -184,22 +247,21 @@ int add_sum_tree(PyObject* module);
 int add_replay_log(PyObject* module);
 int add_replay(PyObject* module);
 
-// Makes the type and adds it to the module under its own name.
-inline int add_type(PyObject* module, PyType_Spec* spec, const char* name) {
-  PyObject* type = PyType_FromSpec(spec);
+// Makes the class `name`, in full, and adds it to the module; `more` are slots of its own.
+template <class Body>
+int add_class(PyObject* module, const char* name, newfunc create,
+              std::initializer_list<PyType_Slot> more) {
+  std::vector<PyType_Slot> slots(more);
+  slots.push_back({Py_tp_new, reinterpret_cast<void*>(create)});
+  slots.push_back({Py_tp_dealloc, reinterpret_cast<void*>(drop<Body>)});
+  slots.push_back({0, nullptr});
+  PyType_Spec spec = {name, sizeof(Object<Body>), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                      slots.data()};
+  PyObject* type = PyType_FromSpec(&spec);
   if (type == nullptr) return -1;
-  const int status = PyModule_AddObjectRef(module, name, type);
+  const int status = PyModule_AddObjectRef(module, std::strrchr(name, '.') + 1, type);
   Py_DECREF(type);
   return status;
 }
-
-// One attached structure: its memory held, its C++ view, the memoryview that slices come from.
-template <class View>
-struct Attached {
-  PyObject_HEAD
-  Buffer memory;
-  PyObject* region;
-  View view;
-};
 
 }  // namespace fastloop::bind

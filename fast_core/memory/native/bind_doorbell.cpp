@@ -4,38 +4,25 @@
 namespace fastloop::bind {
 namespace {
 
-using DoorbellObject = Attached<DoorbellWords*>;
+struct Body {
+  Buffer memory;
+  DoorbellWords* words = nullptr;
+};
 
-DoorbellObject* cast(PyObject* self) { return reinterpret_cast<DoorbellObject*>(self); }
-DoorbellWords& words_of(PyObject* self) { return *cast(self)->view; }
+DoorbellWords& words_of(PyObject* self) { return *body_of<Body>(self).words; }
 
 PyObject* create(PyObject*, PyObject* exporter) {
-  Buffer memory;
-  if (!memory.open(exporter, true)) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    doorbell_create(memory.data(), memory.size());
-    return Py_NewRef(Py_None);
-  });
+  return create_in(exporter, doorbell_create);
 }
 
 PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* exporter;
   if (!PyArg_ParseTuple(args, "O:Doorbell", &exporter)) return nullptr;
-  auto* self = allocate<DoorbellObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool attached =
-      self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-        self->view = doorbell_attach(self->memory.data(), self->memory.size());
-        return true;
-      });
-  if (attached) return reinterpret_cast<PyObject*>(self);
-  Py_DECREF(self);
-  return nullptr;
-}
-
-void dealloc(PyObject* self) {
-  cast(self)->memory.release();
-  free_object(self);
+  return make<Body>(type, [&](Body& body) {
+    if (!body.memory.open(exporter, true)) return false;
+    body.words = doorbell_attach(body.memory.data(), body.memory.size());
+    return true;
+  });
 }
 
 PyObject* value(PyObject* self, PyObject*) {
@@ -66,20 +53,9 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
 PyMethodDef methods[] = {
     {"value", value, METH_NOARGS, nullptr},
     {"ring", ring, METH_NOARGS, nullptr},
-    {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(wait)),
-     METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"wait", method(wait), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(attach)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_methods, methods},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"fast_core.memory._native.Doorbell", sizeof(DoorbellObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 PyMethodDef functions[] = {
     {"doorbell_create", create, METH_O, nullptr},
@@ -91,7 +67,8 @@ PyMethodDef functions[] = {
 int add_doorbell(PyObject* module) {
   if (PyModule_AddFunctions(module, functions) != 0) return -1;
   if (PyModule_AddIntConstant(module, "DOORBELL_NBYTES", sizeof(DoorbellBlock)) != 0) return -1;
-  return add_type(module, &spec, "Doorbell");
+  return add_class<Body>(module, "fast_core.memory._native.Doorbell", attach,
+                         {{Py_tp_methods, methods}});
 }
 
 }  // namespace fastloop::bind

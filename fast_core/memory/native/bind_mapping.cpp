@@ -14,38 +14,30 @@
 namespace fastloop::bind {
 namespace {
 
-struct MappingObject {
-  PyObject_HEAD
-  void* address;
-  Py_ssize_t nbytes;
-};
+struct Body {
+  ~Body() {
+    if (address != MAP_FAILED) munmap(address, static_cast<std::size_t>(nbytes));
+  }
 
-MappingObject* cast(PyObject* self) { return reinterpret_cast<MappingObject*>(self); }
+  void* address = MAP_FAILED;
+  Py_ssize_t nbytes = 0;
+};
 
 PyObject* map(PyTypeObject* type, PyObject* args, PyObject*) {
   int fd;
   Py_ssize_t nbytes;
   if (!PyArg_ParseTuple(args, "in:Mapping", &fd, &nbytes)) return nullptr;
-  void* address = mmap(nullptr, static_cast<std::size_t>(nbytes), PROT_READ | PROT_WRITE,
-                       MAP_SHARED, fd, 0);
-  if (address == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
-  auto* self = allocate<MappingObject>(type);
-  if (self == nullptr) {
-    munmap(address, static_cast<std::size_t>(nbytes));
-    return nullptr;
-  }
-  self->address = address;
-  self->nbytes = nbytes;
-  return reinterpret_cast<PyObject*>(self);
-}
-
-void dealloc(PyObject* self) {
-  munmap(cast(self)->address, static_cast<std::size_t>(cast(self)->nbytes));
-  free_object(self);
+  return make<Body>(type, [&](Body& body) {
+    body.nbytes = nbytes;
+    body.address = mmap(nullptr, static_cast<std::size_t>(nbytes), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, fd, 0);
+    return body.address != MAP_FAILED || PyErr_SetFromErrno(PyExc_OSError) != nullptr;
+  });
 }
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  return PyBuffer_FillInfo(view, self, cast(self)->address, cast(self)->nbytes, 0, flags);
+  const Body& body = body_of<Body>(self);
+  return PyBuffer_FillInfo(view, self, body.address, body.nbytes, 0, flags);
 }
 
 // Adds zero to one word of each page: writes the page without changing what another process
@@ -58,8 +50,8 @@ void touch_pages(char* begin, Py_ssize_t nbytes, Py_ssize_t page) {
 }
 
 PyObject* touch(PyObject* self, PyObject*) {
-  const auto nbytes = cast(self)->nbytes;
-  auto* begin = static_cast<char*>(cast(self)->address);
+  const auto nbytes = body_of<Body>(self).nbytes;
+  auto* begin = static_cast<char*>(body_of<Body>(self).address);
   GilRelease released(true);
   if (madvise(begin, static_cast<std::size_t>(nbytes), MADV_POPULATE_WRITE) != 0)
     touch_pages(begin, nbytes, static_cast<Py_ssize_t>(sysconf(_SC_PAGESIZE)));
@@ -71,19 +63,12 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(map)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_methods, methods},
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"fast_core.memory._native.Mapping", sizeof(MappingObject), 0,
-                    Py_TPFLAGS_DEFAULT, slots};
-
 }  // namespace
 
-int add_mapping(PyObject* module) { return add_type(module, &spec, "Mapping"); }
+int add_mapping(PyObject* module) {
+  return add_class<Body>(
+      module, "fast_core.memory._native.Mapping", map,
+      {{Py_tp_methods, methods}, {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}});
+}
 
 }  // namespace fastloop::bind

@@ -8,15 +8,13 @@
 namespace fastloop::bind {
 namespace {
 
-struct ReaderView {
-  ReplayReader* reader;       // owned
-  unsigned long long summed;  // bit c is set where column c of a window is a sum
+struct Body {
+  Reference logs;  // the tuple of them, which it keeps alive
+  std::unique_ptr<ReplayReader> view;
+  unsigned long long summed = 0;  // bit c is set where column c of a window is a sum
 };
-// `region` is the tuple of the logs, which it keeps alive.
-using ReaderObject = Attached<ReaderView>;
 
-ReaderObject* reader_cast(PyObject* self) { return reinterpret_cast<ReaderObject*>(self); }
-ReplayReader& reader_of(PyObject* self) { return *reader_cast(self)->view.reader; }
+ReplayReader& reader_of(PyObject* self) { return *body_of<Body>(self).view; }
 
 PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* tuple;
@@ -41,26 +39,14 @@ PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
       PyErr_Format(errors.segment, "column %zu can't be summed: its rows are no floats", c);
       return nullptr;
     }
-  auto* self = allocate<ReaderObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool made = guarded<bool>(false, [&] {
+  return make<Body>(type, [&](Body& body) {
     const Shape shape{length == 0 ? 0 : before, length};
-    self->view.reader = new ReplayReader(logs, steps, gamma, frames, {{key0, key1}, 0}, shape);
+    const CounterRandom::State seed{{key0, key1}, 0};
+    body.view = std::make_unique<ReplayReader>(logs, steps, gamma, frames, seed, shape);
+    body.summed = summed;
+    body.logs.object = Py_NewRef(tuple);
     return true;
   });
-  if (made) {
-    self->view.summed = summed;
-    self->region = Py_NewRef(tuple);
-    return reinterpret_cast<PyObject*>(self);
-  }
-  Py_DECREF(self);
-  return nullptr;
-}
-
-void reader_dealloc(PyObject* self) {
-  delete reader_cast(self)->view.reader;
-  Py_CLEAR(reader_cast(self)->region);
-  free_object(self);
 }
 
 PriorityTree* tree_for(PyObject* self, PyObject* object) {
@@ -77,10 +63,11 @@ struct Opened {
   std::vector<Buffer> buffers;
   BatchTarget target;
 
-  bool open(const ReaderView& view, PyObject* tuple, std::uint64_t count) {
-    const ReplayLog& log = view.reader->log();
-    const auto obs = view.reader->frames() * log.row_bytes(ReplayLog::obs);
-    const auto length = view.reader->shape().length;
+  bool open(const Body& body, PyObject* tuple, std::uint64_t count) {
+    const ReplayReader& reader = *body.view;
+    const ReplayLog& log = reader.log();
+    const auto obs = reader.frames() * log.row_bytes(ReplayLog::obs);
+    const auto length = reader.shape().length;
     std::vector<std::uint64_t> sizes = {obs, obs, 4, 4, 4, 8};
     if (length != 0) sizes = {(length + 1) * obs, length, length, length, 4, 4, 8};
     const auto further = sizes.size();
@@ -110,7 +97,7 @@ struct Opened {
     target.log = reinterpret_cast<std::int32_t*>(at(further - 2));
     target.row = reinterpret_cast<std::int64_t*>(at(further - 1));
     for (std::size_t c = 1; c < log.columns(); ++c)
-      target.columns.emplace_back(log, c, view.summed >> c & 1 ? Fold::sum : Fold::first,
+      target.columns.emplace_back(log, c, body.summed >> c & 1 ? Fold::sum : Fold::first,
                                   at(further + c - 1));
     return true;
   }
@@ -140,7 +127,7 @@ PyObject* reader_draw(PyObject* self, PyObject* args) {
     return nullptr;
   }
   ReplayReader& reader = reader_of(self);
-  if (!opened.open(reader_cast(self)->view, arrays, count)) return nullptr;
+  if (!opened.open(body_of<Body>(self), arrays, count)) return nullptr;
   ReplayReader::Draw drawn;
   {
     GilRelease released(true);
@@ -198,10 +185,7 @@ PyObject* reader_counters(PyObject* self, PyObject*) {
 }
 
 PyObject* reader_stream(PyObject* self, PyObject*) {
-  const auto& state = reader_of(self).random().state();
-  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(state.key[0]),
-                       static_cast<unsigned long long>(state.key[1]),
-                       static_cast<unsigned long long>(state.counter));
+  return stream_of(reader_of(self).random());
 }
 
 PyObject* reader_set_stream(PyObject* self, PyObject* args) {
@@ -211,90 +195,80 @@ PyObject* reader_set_stream(PyObject* self, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
-// Positions of the tree in the logs: two 64-bit numbers per log.
-PyObject* reader_positions(PyObject* self, PyObject* exporter) {
-  ReplayReader& reader = reader_of(self);
-  Buffer to;
-  if (!to.open_exactly(exporter, true, 16 * reader.sources(), "the array of positions"))
-    return nullptr;
-  auto* words = reinterpret_cast<std::uint64_t*>(to.data());
-  for (std::uint64_t k = 0; k < reader.sources(); ++k) {
-    words[2 * k] = reader.seen(k);
-    words[2 * k + 1] = reader.gone(k);
-  }
-  return Py_NewRef(Py_None);
+// Gives `each` the number of every log and its `count` 64-bit numbers in an array.
+template <class Each>
+bool visit(PyObject* self, PyObject* array, bool writable, std::uint64_t count, const char* what,
+           Each each) {
+  const auto sources = reader_of(self).sources();
+  Buffer buffer;
+  if (!buffer.open_exactly(array, writable, 8 * count * sources, what)) return false;
+  auto* words = reinterpret_cast<std::uint64_t*>(buffer.data());
+  for (std::uint64_t k = 0; k < sources; ++k) each(k, words + count * k);
+  return true;
 }
 
-PyObject* reader_set_positions(PyObject* self, PyObject* exporter) {
+// Positions of the tree in the logs.
+PyObject* reader_positions(PyObject* self, PyObject* array) {
   ReplayReader& reader = reader_of(self);
-  Buffer from;
-  if (!from.open_exactly(exporter, false, 16 * reader.sources(), "the array of positions"))
-    return nullptr;
-  const auto* words = reinterpret_cast<const std::uint64_t*>(from.data());
-  for (std::uint64_t k = 0; k < reader.sources(); ++k)
-    reader.set_seen(k, words[2 * k], words[2 * k + 1]);
-  return Py_NewRef(Py_None);
+  const bool written =
+      visit(self, array, true, 2, "the array of positions", [&](auto log, auto* words) {
+        words[0] = reader.seen(log);
+        words[1] = reader.gone(log);
+      });
+  return written ? Py_NewRef(Py_None) : nullptr;
 }
 
-// Rows that the last draw looked at, a 64-bit number per log; whether they alone decided it.
-PyObject* reader_looked_at(PyObject* self, PyObject* exporter) {
-  ReplayReader& reader = reader_of(self);
-  Buffer to;
-  if (!to.open_exactly(exporter, true, 8 * reader.sources(), "the array of rows")) return nullptr;
-  auto* words = reinterpret_cast<std::uint64_t*>(to.data());
-  for (std::uint64_t k = 0; k < reader.sources(); ++k) words[k] = reader.looked_at(k);
-  return PyBool_FromLong(reader.undisturbed());
+PyObject* reader_set_positions(PyObject* self, PyObject* array) {
+  const bool read =
+      visit(self, array, false, 2, "the array of positions", [&](auto log, auto* words) {
+        reader_of(self).set_seen(log, words[0], words[1]);
+      });
+  return read ? Py_NewRef(Py_None) : nullptr;
 }
 
-PyObject* reader_look_at(PyObject* self, PyObject* exporter) {
+// Rows that the last draw looked at; whether they alone decided it.
+PyObject* reader_looked_at(PyObject* self, PyObject* array) {
   ReplayReader& reader = reader_of(self);
-  Buffer from;
-  if (!from.open_exactly(exporter, false, 8 * reader.sources(), "the array of rows"))
-    return nullptr;
-  const auto* words = reinterpret_cast<const std::uint64_t*>(from.data());
-  for (std::uint64_t k = 0; k < reader.sources(); ++k) reader.look_at(k, words[k]);
-  return Py_NewRef(Py_None);
+  const bool written = visit(self, array, true, 1, "the array of rows", [&](auto log, auto* rows) {
+    *rows = reader.looked_at(log);
+  });
+  return written ? PyBool_FromLong(reader.undisturbed()) : nullptr;
 }
 
-PyObject* reader_leaves(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(reader_of(self).leaves());
+PyObject* reader_look_at(PyObject* self, PyObject* array) {
+  const bool read = visit(self, array, false, 1, "the array of rows", [&](auto log, auto* rows) {
+    reader_of(self).look_at(log, *rows);
+  });
+  return read ? Py_NewRef(Py_None) : nullptr;
 }
 
 PyMethodDef reader_methods[] = {
-    {"draw", reader_draw, METH_VARARGS, nullptr},
+    {"_draw", reader_draw, METH_VARARGS, nullptr},
     {"sync", reader_sync, METH_O, nullptr},
-    {"update", reader_update, METH_VARARGS, nullptr},
+    {"_update", reader_update, METH_VARARGS, nullptr},
     {"committed", reader_figure<&ReplayReader::committed>, METH_NOARGS, nullptr},
     {"live", reader_figure<&ReplayReader::live>, METH_NOARGS, nullptr},
     {"valid", reader_figure<&ReplayReader::valid>, METH_NOARGS, nullptr},
-    {"_counters", reader_counters, METH_NOARGS, nullptr},
-    {"_stream", reader_stream, METH_NOARGS, nullptr},
+    {"counters", reader_counters, METH_NOARGS, nullptr},
+    {"stream", reader_stream, METH_NOARGS, nullptr},
     {"_set_stream", reader_set_stream, METH_VARARGS, nullptr},
-    {"_positions", reader_positions, METH_O, nullptr},
+    {"positions", reader_positions, METH_O, nullptr},
     {"_set_positions", reader_set_positions, METH_O, nullptr},
-    {"_looked_at", reader_looked_at, METH_O, nullptr},
-    {"_look_at", reader_look_at, METH_O, nullptr},
+    {"looked_at", reader_looked_at, METH_O, nullptr},
+    {"look_at", reader_look_at, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef reader_properties[] = {
-    {"leaves", reader_leaves, nullptr, nullptr, nullptr},
+    {"leaves", get<Body, &ReplayReader::leaves>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot reader_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(reader_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(reader_dealloc)},
-    {Py_tp_methods, reader_methods},
-    {Py_tp_getset, reader_properties},
-    {0, nullptr},
-};
-
-PyType_Spec reader_spec = {"fast_core.memory._native.ReplayReader", sizeof(ReaderObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, reader_slots};
-
 }  // namespace
 
-int add_replay(PyObject* module) { return add_type(module, &reader_spec, "ReplayReader"); }
+int add_replay(PyObject* module) {
+  return add_class<Body>(module, "fast_core.memory._native.ReplayReader", reader_new,
+                         {{Py_tp_methods, reader_methods}, {Py_tp_getset, reader_properties}});
+}
 
 }  // namespace fastloop::bind

@@ -6,14 +6,11 @@
 namespace fastloop::bind {
 namespace {
 
-struct LogView {
-  ReplayLog* log;  // owned
-};
-using LogObject = Attached<LogView>;
+using Body = Attached<ReplayLog>;
 
 PyTypeObject* log_type = nullptr;
 
-ReplayLog& log_of(PyObject* self) { return *reinterpret_cast<LogObject*>(self)->view.log; }
+ReplayLog& log_of(PyObject* self) { return *body_of<Body>(self).view; }
 
 // Sizes of rows from a tuple of integers.
 bool read_sizes(PyObject* tuple, std::vector<std::uint64_t>& sizes) {
@@ -46,11 +43,8 @@ PyObject* log_create(PyObject*, PyObject* args) {
                         &tuple, &reserve) ||
       !read_sizes(tuple, sizes))
     return nullptr;
-  Buffer memory;
-  if (!memory.open(exporter, true)) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    ReplayLog::create(memory.data(), memory.size(), capacity, envs, sizes, reserve);
-    return Py_NewRef(Py_None);
+  return create_in(exporter, [&](void* memory, std::uint64_t size) {
+    ReplayLog::create(memory, size, capacity, envs, sizes, reserve);
   });
 }
 
@@ -58,21 +52,12 @@ PyObject* log_attach(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* exporter;
   int continues = 0;
   if (!PyArg_ParseTuple(args, "O|p:ReplayLog", &exporter, &continues)) return nullptr;
-  auto* self = allocate<LogObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool attached = self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-    self->view.log = new ReplayLog(self->memory.data(), self->memory.size(), continues != 0);
+  return make<Body>(type, [&](Body& body) {
+    const auto& memory = body.memory;
+    if (!body.memory.open(exporter, true)) return false;
+    body.view = std::make_unique<ReplayLog>(memory.data(), memory.size(), continues != 0);
     return true;
   });
-  if (attached) return reinterpret_cast<PyObject*>(self);
-  Py_DECREF(self);
-  return nullptr;
-}
-
-void log_dealloc(PyObject* self) {
-  delete reinterpret_cast<LogObject*>(self)->view.log;
-  reinterpret_cast<LogObject*>(self)->memory.release();
-  free_object(self);
 }
 
 // What one call of append takes, opened and checked.
@@ -153,30 +138,32 @@ PyObject* log_cut(PyObject* self, PyObject* argument) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* log_committed(PyObject* self, PyObject*) {
-  const ReplayLog& log = log_of(self);
+// What `make_item` makes of the number and the commit counter of each environment.
+template <class MakeItem>
+PyObject* list_of(const ReplayLog& log, MakeItem make_item) {
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(log.envs()));
   for (std::uint64_t env = 0; list != nullptr && env < log.envs(); ++env) {
-    PyObject* count = PyLong_FromUnsignedLongLong(load_acquire(log.commit_of(env)));
-    if (count == nullptr || PyList_SetItem(list, static_cast<Py_ssize_t>(env), count) != 0)
+    // Acquire: pairs with the release store in ReplayLog::append.
+    PyObject* item = make_item(env, load_acquire(log.commit_of(env)));
+    if (item == nullptr || PyList_SetItem(list, static_cast<Py_ssize_t>(env), item) != 0)
       Py_CLEAR(list);
   }
   return list;
 }
 
+PyObject* log_committed(PyObject* self, PyObject*) {
+  return list_of(log_of(self), [](std::uint64_t, std::uint64_t commit) {
+    return PyLong_FromUnsignedLongLong(commit);
+  });
+}
+
 // Of each environment: number of the oldest live row, and of the next one to be written.
 PyObject* log_spans(PyObject* self, PyObject*) {
   const ReplayLog& log = log_of(self);
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(log.envs()));
-  for (std::uint64_t env = 0; list != nullptr && env < log.envs(); ++env) {
-    // Acquire: pairs with the release store in ReplayLog::append.
-    const unsigned long long commit = load_acquire(log.commit_of(env));
+  return list_of(log, [&](std::uint64_t env, unsigned long long commit) {
     const unsigned long long first = commit - log.live(env, commit);
-    PyObject* span = Py_BuildValue("(KK)", first, commit);
-    if (span == nullptr || PyList_SetItem(list, static_cast<Py_ssize_t>(env), span) != 0)
-      Py_CLEAR(list);
-  }
-  return list;
+    return Py_BuildValue("(KK)", first, commit);
+  });
 }
 
 // Fills a buffer with rows from `first` on; returns the number of the first one that is whole.
@@ -229,18 +216,9 @@ PyObject* log_restore(PyObject* self, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* log_capacity(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(log_of(self).capacity());
-}
-PyObject* log_envs(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(log_of(self).envs());
-}
 PyObject* log_reserve(PyObject* self, void*) {
   const ReplayLog& log = log_of(self);
   return PyLong_FromUnsignedLongLong(log.places() - kOpenRows - log.capacity());
-}
-PyObject* log_stride(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(log_of(self).stride());
 }
 
 PyMethodDef log_methods[] = {
@@ -254,23 +232,12 @@ PyMethodDef log_methods[] = {
 };
 
 PyGetSetDef log_properties[] = {
-    {"capacity", log_capacity, nullptr, nullptr, nullptr},
-    {"envs", log_envs, nullptr, nullptr, nullptr},
+    {"capacity", get<Body, &ReplayLog::capacity>, nullptr, nullptr, nullptr},
+    {"envs", get<Body, &ReplayLog::envs>, nullptr, nullptr, nullptr},
     {"reserve", log_reserve, nullptr, nullptr, nullptr},
-    {"stride", log_stride, nullptr, nullptr, nullptr},
+    {"stride", get<Body, &ReplayLog::stride>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
-
-PyType_Slot log_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(log_attach)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(log_dealloc)},
-    {Py_tp_methods, log_methods},
-    {Py_tp_getset, log_properties},
-    {0, nullptr},
-};
-
-PyType_Spec log_spec = {"fast_core.memory._native.ReplayLog", sizeof(LogObject), 0,
-                        Py_TPFLAGS_DEFAULT, log_slots};
 
 PyMethodDef functions[] = {
     {"replay_nbytes", log_nbytes, METH_VARARGS, nullptr},
@@ -288,7 +255,8 @@ const ReplayLog* as_log(PyObject* object) {
 
 int add_replay_log(PyObject* module) {
   if (PyModule_AddFunctions(module, functions) != 0 ||
-      add_type(module, &log_spec, "ReplayLog") != 0)
+      add_class<Body>(module, "fast_core.memory._native.ReplayLog", log_attach,
+                      {{Py_tp_methods, log_methods}, {Py_tp_getset, log_properties}}) != 0)
     return -1;
   log_type = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "ReplayLog"));
   return log_type == nullptr ? -1 : 0;

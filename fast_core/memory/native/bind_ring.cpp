@@ -5,15 +5,13 @@
 namespace fastloop::bind {
 namespace {
 
-struct RingView {
-  Ring* ring;    // owned
-  bool claimed;  // between claim and commit
-  bool peeked;   // between peek and release
+struct Body : Attached<Ring> {
+  Reference region;      // the memoryview that slices come from
+  bool claimed = false;  // between claim and commit
+  bool peeked = false;   // between peek and release
 };
-using RingObject = Attached<RingView>;
 
-RingObject* cast(PyObject* self) { return reinterpret_cast<RingObject*>(self); }
-Ring& ring_of(PyObject* self) { return *cast(self)->view.ring; }
+Ring& ring_of(PyObject* self) { return *body_of<Body>(self).view; }
 bool is_large(std::uint64_t nbytes) { return nbytes >= kReleaseGilBytes; }
 
 PyObject* misuse(const char* what) {
@@ -22,13 +20,13 @@ PyObject* misuse(const char* what) {
 }
 
 bool refuse_claimed(PyObject* self) {
-  if (!cast(self)->view.claimed) return false;
+  if (!body_of<Body>(self).claimed) return false;
   misuse("a record of this ring is claimed; commit() it before the next push");
   return true;
 }
 
 bool refuse_peeked(PyObject* self) {
-  if (!cast(self)->view.peeked) return false;
+  if (!body_of<Body>(self).peeked) return false;
   misuse("a record of this ring is peeked at; release() it before the next pop");
   return true;
 }
@@ -58,35 +56,20 @@ PyObject* ring_create(PyObject*, PyObject* args) {
   unsigned long long capacity, record_bytes;
   if (!PyArg_ParseTuple(args, "OKK:ring_create", &exporter, &capacity, &record_bytes))
     return nullptr;
-  Buffer memory;
-  if (!memory.open(exporter, true)) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    Ring::create(memory.data(), memory.size(), capacity, record_bytes);
-    return Py_NewRef(Py_None);
+  return create_in(exporter, [&](void* memory, std::uint64_t size) {
+    Ring::create(memory, size, capacity, record_bytes);
   });
-}
-
-void ring_dealloc(PyObject* self) {
-  delete cast(self)->view.ring;
-  Py_CLEAR(cast(self)->region);
-  cast(self)->memory.release();
-  free_object(self);
 }
 
 PyObject* ring_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* exporter;
   if (!PyArg_ParseTuple(args, "O:Ring", &exporter)) return nullptr;
-  auto* self = allocate<RingObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool attached =
-      self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-        self->view.ring = new Ring(self->memory.data(), self->memory.size());
-        return true;
-      });
-  if (attached) self->region = PyMemoryView_FromObject(exporter);
-  if (self->region != nullptr) return reinterpret_cast<PyObject*>(self);
-  Py_DECREF(self);
-  return nullptr;
+  return make<Body>(type, [&](Body& body) {
+    if (!body.memory.open(exporter, true)) return false;
+    body.view = std::make_unique<Ring>(body.memory.data(), body.memory.size());
+    body.region.object = PyMemoryView_FromObject(exporter);
+    return body.region.object != nullptr;
+  });
 }
 
 // ---- producer ---------------------------------------------------------------------------
@@ -110,7 +93,7 @@ PyObject* try_push(PyObject* self, PyObject* record) {
 PyObject* slot_view(PyObject* self, const char* place) {
   Ring& ring = ring_of(self);
   const auto begin = static_cast<Py_ssize_t>(place - ring.base());
-  return PySequence_GetSlice(cast(self)->region, begin,
+  return PySequence_GetSlice(body_of<Body>(self).region.object, begin,
                              begin + static_cast<Py_ssize_t>(ring.record_bytes()));
 }
 
@@ -118,7 +101,7 @@ PyObject* claim_once(PyObject* self) {
   Ring& ring = ring_of(self);
   if (!ring.has_room()) return nullptr;
   PyObject* place = slot_view(self, ring.claimed());
-  if (place != nullptr) cast(self)->view.claimed = true;
+  if (place != nullptr) body_of<Body>(self).claimed = true;
   return place;
 }
 
@@ -128,8 +111,9 @@ PyObject* try_claim(PyObject* self, PyObject*) {
 }
 
 PyObject* commit(PyObject* self, PyObject*) {
-  if (!cast(self)->view.claimed) return misuse("commit() without a claimed record; claim one first");
-  cast(self)->view.claimed = false;
+  bool& claimed = body_of<Body>(self).claimed;
+  if (!claimed) return misuse("commit() without a claimed record; claim one first");
+  claimed = false;
   ring_of(self).publish();
   return Py_NewRef(Py_None);
 }
@@ -157,7 +141,7 @@ PyObject* peek_once(PyObject* self) {
   Ring& ring = ring_of(self);
   if (!one_ready(ring)) return nullptr;
   PyObject* place = slot_view(self, ring.oldest());
-  if (place != nullptr) cast(self)->view.peeked = true;
+  if (place != nullptr) body_of<Body>(self).peeked = true;
   return place;
 }
 
@@ -167,8 +151,9 @@ PyObject* try_peek(PyObject* self, PyObject*) {
 }
 
 PyObject* release(PyObject* self, PyObject*) {
-  if (!cast(self)->view.peeked) return misuse("release() without a peeked record; peek first");
-  cast(self)->view.peeked = false;
+  bool& peeked = body_of<Body>(self).peeked;
+  if (!peeked) return misuse("release() without a peeked record; peek first");
+  peeked = false;
   ring_of(self).give_back();
   return Py_NewRef(Py_None);
 }
@@ -242,19 +227,6 @@ PyObject* peek(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(ring_of(self).used()); }
 
-PyObject* get_capacity(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(ring_of(self).capacity());
-}
-
-PyObject* get_record_bytes(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(ring_of(self).record_bytes());
-}
-
-template <class Function>
-PyCFunction method(Function function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 constexpr int kTimed = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef methods[] = {
@@ -272,22 +244,10 @@ PyMethodDef methods[] = {
 };
 
 PyGetSetDef properties[] = {
-    {"capacity", get_capacity, nullptr, nullptr, nullptr},
-    {"record_bytes", get_record_bytes, nullptr, nullptr, nullptr},
+    {"capacity", get<Body, &Ring::capacity>, nullptr, nullptr, nullptr},
+    {"record_bytes", get<Body, &Ring::record_bytes>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(ring_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(ring_dealloc)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {Py_sq_length, reinterpret_cast<void*>(length)},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"fast_core.memory._native.Ring", sizeof(RingObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 PyMethodDef functions[] = {
     {"ring_nbytes", ring_nbytes, METH_VARARGS, nullptr},
@@ -298,7 +258,11 @@ PyMethodDef functions[] = {
 }  // namespace
 
 int add_ring(PyObject* module) {
-  return PyModule_AddFunctions(module, functions) == 0 ? add_type(module, &spec, "Ring") : -1;
+  if (PyModule_AddFunctions(module, functions) != 0) return -1;
+  return add_class<Body>(module, "fast_core.memory._native.Ring", ring_new,
+                         {{Py_tp_methods, methods},
+                          {Py_tp_getset, properties},
+                          {Py_sq_length, reinterpret_cast<void*>(length)}});
 }
 
 }  // namespace fastloop::bind

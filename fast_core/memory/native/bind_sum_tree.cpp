@@ -5,7 +5,12 @@
 namespace fastloop::bind {
 namespace {
 
-PriorityTree& tree_of(PyObject* self) { return *reinterpret_cast<TreeObject*>(self)->view.tree; }
+struct Body {
+  Buffer leaves, owners;  // where they are shared
+  std::unique_ptr<PriorityTree> view;
+};
+
+PriorityTree& tree_of(PyObject* self) { return *body_of<Body>(self).view; }
 
 PyTypeObject* type_ = nullptr;
 
@@ -14,23 +19,11 @@ PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
   double alpha, epsilon;
   if (!PyArg_ParseTuple(args, "KddKK:PriorityTree", &leaves, &alpha, &epsilon, &key0, &key1))
     return nullptr;
-  auto* self = allocate<TreeObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool made = guarded<bool>(false, [&] {
-    self->view.tree = new PriorityTree(leaves, alpha, epsilon, {{key0, key1}, 0});
+  return make<Body>(type, [&](Body& body) {
+    const CounterRandom::State seed{{key0, key1}, 0};
+    body.view = std::make_unique<PriorityTree>(leaves, alpha, epsilon, seed);
     return true;
   });
-  if (made) return reinterpret_cast<PyObject*>(self);
-  Py_DECREF(self);
-  return nullptr;
-}
-
-void dealloc(PyObject* self) {
-  auto& view = reinterpret_cast<TreeObject*>(self)->view;
-  delete view.tree;
-  view.leaves.release();
-  view.owners.release();
-  free_object(self);
 }
 
 template <class T>
@@ -73,20 +66,20 @@ PyObject* restore(PyObject* self, PyObject* args) {
 PyObject* share(PyObject* self, PyObject* args) {
   PyObject *leaves, *owners;
   if (!PyArg_ParseTuple(args, "OO:share", &leaves, &owners)) return nullptr;
-  auto& view = reinterpret_cast<TreeObject*>(self)->view;
-  PriorityTree& tree = *view.tree;
+  Body& body = body_of<Body>(self);
+  PriorityTree& tree = *body.view;
   const auto nbytes = PriorityTree::leaves_nbytes(tree.leaves());
-  if (!view.leaves.open_exactly(leaves, true, nbytes, "the shared priorities") ||
-      !view.owners.open_exactly(owners, true, 4 * tree.leaves(), "the shared owners"))
+  if (!body.leaves.open_exactly(leaves, true, nbytes, "the shared priorities") ||
+      !body.owners.open_exactly(owners, true, 4 * tree.leaves(), "the shared owners"))
     return nullptr;
-  tree.share(as<double>(view.leaves), as<std::uint32_t>(view.owners));
+  tree.share(as<double>(body.leaves), as<std::uint32_t>(body.owners));
   return Py_NewRef(Py_None);
 }
 
 // Sets what is neither leaf nor owner: counters and the random stream.
 PyObject* resume(PyObject* self, PyObject* args) {
   unsigned long long refused[2], key[2], counter;
-  if (!PyArg_ParseTuple(args, "(KK)(KKK):_resume", &refused[0], &refused[1], &key[0], &key[1],
+  if (!PyArg_ParseTuple(args, "(KK)(KKK):resume", &refused[0], &refused[1], &key[0], &key[1],
                         &counter))
     return nullptr;
   tree_of(self).set_counters({refused[0], refused[1]});
@@ -94,12 +87,7 @@ PyObject* resume(PyObject* self, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* stream(PyObject* self, PyObject*) {
-  const auto& state = tree_of(self).random().state();
-  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(state.key[0]),
-                       static_cast<unsigned long long>(state.key[1]),
-                       static_cast<unsigned long long>(state.counter));
-}
+PyObject* stream(PyObject* self, PyObject*) { return stream_of(tree_of(self).random()); }
 
 PyObject* refused(PyObject* self, PyObject*) {
   const auto& counters = tree_of(self).counters();
@@ -108,38 +96,23 @@ PyObject* refused(PyObject* self, PyObject*) {
 }
 
 PyObject* get_total(PyObject* self, void*) { return PyFloat_FromDouble(tree_of(self).total()); }
-PyObject* get_leaves(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(tree_of(self).leaves());
-}
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(tree_of(self).live()); }
 
 PyMethodDef methods[] = {
     {"read", read, METH_VARARGS, nullptr},
     {"restore", restore, METH_VARARGS, nullptr},
     {"share", share, METH_VARARGS, nullptr},
-    {"_resume", resume, METH_VARARGS, nullptr},
-    {"_stream", stream, METH_NOARGS, nullptr},
+    {"resume", resume, METH_VARARGS, nullptr},
+    {"stream", stream, METH_NOARGS, nullptr},
     {"_refused", refused, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef properties[] = {
     {"total", get_total, nullptr, nullptr, nullptr},
-    {"leaves", get_leaves, nullptr, nullptr, nullptr},
+    {"leaves", get<Body, &PriorityTree::leaves>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(attach)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {Py_sq_length, reinterpret_cast<void*>(length)},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"fast_core.memory._native.PriorityTree", sizeof(TreeObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 }  // namespace
 
@@ -150,7 +123,11 @@ PriorityTree* as_tree(PyObject* object) {
 }
 
 int add_sum_tree(PyObject* module) {
-  if (add_type(module, &spec, "PriorityTree") != 0) return -1;
+  if (add_class<Body>(module, "fast_core.memory._native.PriorityTree", attach,
+                      {{Py_tp_methods, methods},
+                       {Py_tp_getset, properties},
+                       {Py_sq_length, reinterpret_cast<void*>(length)}}) != 0)
+    return -1;
   type_ = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "PriorityTree"));
   return type_ == nullptr ? -1 : 0;
 }

@@ -8,11 +8,13 @@
 
 namespace fastloop::bind {
 
-struct TreeView {
-  PriorityTree* tree;  // owned
-  Buffer leaves, owners;  // where they are shared
-};
-using TreeObject = Attached<TreeView>;
+// Where a random stream is.
+inline PyObject* stream_of(CounterRandom& random) {
+  const auto& state = random.state();
+  return Py_BuildValue("(KKK)", static_cast<unsigned long long>(state.key[0]),
+                       static_cast<unsigned long long>(state.key[1]),
+                       static_cast<unsigned long long>(state.counter));
+}
 
 // The tree of a Python object; null with TypeError set where it is none.
 PriorityTree* as_tree(PyObject* object);

@@ -5,10 +5,9 @@
 namespace fastloop::bind {
 namespace {
 
-using WeightObject = Attached<WeightBoard*>;  // owned
+using Body = Attached<WeightBoard>;
 
-WeightObject* cast(PyObject* self) { return reinterpret_cast<WeightObject*>(self); }
-WeightBoard& board_of(PyObject* self) { return *cast(self)->view; }
+WeightBoard& board_of(PyObject* self) { return *body_of<Body>(self).view; }
 
 PyObject* nbytes(PyObject*, PyObject* args) {
   unsigned long long payload_bytes;
@@ -22,33 +21,19 @@ PyObject* create(PyObject*, PyObject* args) {
   PyObject* exporter;
   unsigned long long payload_bytes;
   if (!PyArg_ParseTuple(args, "OK:weights_create", &exporter, &payload_bytes)) return nullptr;
-  Buffer memory;
-  if (!memory.open(exporter, true)) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    WeightBoard::create(memory.data(), memory.size(), payload_bytes);
-    return Py_NewRef(Py_None);
+  return create_in(exporter, [&](void* memory, std::uint64_t size) {
+    WeightBoard::create(memory, size, payload_bytes);
   });
 }
 
 PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* exporter;
   if (!PyArg_ParseTuple(args, "O:WeightBoard", &exporter)) return nullptr;
-  auto* self = allocate<WeightObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool attached =
-      self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-        self->view = new WeightBoard(self->memory.data(), self->memory.size());
-        return true;
-      });
-  if (attached) return reinterpret_cast<PyObject*>(self);
-  Py_DECREF(self);
-  return nullptr;
-}
-
-void dealloc(PyObject* self) {
-  delete cast(self)->view;
-  cast(self)->memory.release();
-  free_object(self);
+  return make<Body>(type, [&](Body& body) {
+    if (!body.memory.open(exporter, true)) return false;
+    body.view = std::make_unique<WeightBoard>(body.memory.data(), body.memory.size());
+    return true;
+  });
 }
 
 PyObject* publish(PyObject* self, PyObject* args) {
@@ -101,33 +86,17 @@ PyObject* version(PyObject* self, PyObject*) {
   return PyLong_FromLongLong(board_of(self).version());
 }
 
-PyObject* get_payload_bytes(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(board_of(self).payload_bytes());
-}
-
 PyMethodDef methods[] = {
     {"publish", publish, METH_VARARGS, nullptr},
-    {"read_into", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(read_into)),
-     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"read_into", method(read_into), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"version", version, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef properties[] = {
-    {"payload_bytes", get_payload_bytes, nullptr, nullptr, nullptr},
+    {"payload_bytes", get<Body, &WeightBoard::payload_bytes>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(attach)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"fast_core.memory._native.WeightBoard", sizeof(WeightObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 PyMethodDef functions[] = {
     {"weights_nbytes", nbytes, METH_VARARGS, nullptr},
@@ -138,8 +107,9 @@ PyMethodDef functions[] = {
 }  // namespace
 
 int add_weights(PyObject* module) {
-  return PyModule_AddFunctions(module, functions) == 0 ? add_type(module, &spec, "WeightBoard")
-                                                       : -1;
+  if (PyModule_AddFunctions(module, functions) != 0) return -1;
+  return add_class<Body>(module, "fast_core.memory._native.WeightBoard", attach,
+                         {{Py_tp_methods, methods}, {Py_tp_getset, properties}});
 }
 
 }  // namespace fastloop::bind

@@ -7,38 +7,28 @@
 namespace fastloop::bind {
 namespace {
 
-struct WordsView {
-  std::atomic<std::int64_t>* words;
-  Py_ssize_t count;
+struct Body {
+  Buffer memory;
+  std::atomic<std::int64_t>* words = nullptr;
+  Py_ssize_t count = 0;
 };
-using WordsObject = Attached<WordsView>;
-
-WordsObject* cast(PyObject* self) { return reinterpret_cast<WordsObject*>(self); }
 
 PyObject* attach(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* exporter;
   if (!PyArg_ParseTuple(args, "O:Words", &exporter)) return nullptr;
-  auto* self = allocate<WordsObject>(type);  // zeroed
-  if (self == nullptr) return nullptr;
-  const bool attached = self->memory.open(exporter, true) && guarded<bool>(false, [&] {
-    check_room(self->memory.data(), self->memory.size(), 8, "words");
-    self->view.words = reinterpret_cast<std::atomic<std::int64_t>*>(self->memory.data());
-    self->view.count = static_cast<Py_ssize_t>(self->memory.size() / 8);
+  return make<Body>(type, [&](Body& body) {
+    if (!body.memory.open(exporter, true)) return false;
+    check_room(body.memory.data(), body.memory.size(), 8, "words");
+    body.words = reinterpret_cast<std::atomic<std::int64_t>*>(body.memory.data());
+    body.count = static_cast<Py_ssize_t>(body.memory.size() / 8);
     return true;
   });
-  if (attached) return reinterpret_cast<PyObject*>(self);
-  Py_DECREF(self);
-  return nullptr;
-}
-
-void dealloc(PyObject* self) {
-  cast(self)->memory.release();
-  free_object(self);
 }
 
 std::atomic<std::int64_t>* word_at(PyObject* self, Py_ssize_t index) {
-  if (index >= 0 && index < cast(self)->view.count) return cast(self)->view.words + index;
-  PyErr_Format(PyExc_IndexError, "word %zd asked of %zd", index, cast(self)->view.count);
+  const Body& body = body_of<Body>(self);
+  if (index >= 0 && index < body.count) return body.words + index;
+  PyErr_Format(PyExc_IndexError, "word %zd asked of %zd", index, body.count);
   return nullptr;
 }
 
@@ -86,16 +76,6 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(attach)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_methods, methods},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"fast_core.memory._native.Words", sizeof(WordsObject), 0, Py_TPFLAGS_DEFAULT,
-                    slots};
-
 PyMethodDef functions[] = {
     {"copy", copy, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -104,7 +84,9 @@ PyMethodDef functions[] = {
 }  // namespace
 
 int add_words(PyObject* module) {
-  return PyModule_AddFunctions(module, functions) == 0 ? add_type(module, &spec, "Words") : -1;
+  if (PyModule_AddFunctions(module, functions) != 0) return -1;
+  return add_class<Body>(module, "fast_core.memory._native.Words", attach,
+                         {{Py_tp_methods, methods}});
 }
 
 }  // namespace fastloop::bind

@@ -281,16 +281,14 @@ class Replay:
 
     def write_figures(self, row: StatsRow, group: Draws | None = None) -> None:
         """Show what the reader and the tree have counted, and how old the ``group``'s batch is."""
-        words, figures = row.words, self.reader.statistics()
+        words = row.words
         if group is not None:
             log, first = group.newest()
             committed = np.concatenate([log.native.committed() for log in self._logs])
             words[StatsColumn.AGE_SUM] += int((committed[log] - 1 - first).sum())
             words[StatsColumn.AGED] += len(first)
-        words[StatsColumn.LIVE_ROWS] = figures.live
-        counted = (figures.drawn, figures.rejected, figures.lapped)
-        if self._moments is not None:
-            counted = self._moments.counted
+        words[StatsColumn.LIVE_ROWS] = self.reader.live()
+        counted = self.reader.counters() if self._moments is None else self._moments.counted
         words[StatsColumn.DRAWN], words[StatsColumn.REJECTED], words[StatsColumn.LAPPED] = counted
         if self.tree is not None:
             words[StatsColumn.REFUSED_VALUES], words[StatsColumn.REFUSED_STALE] = (
