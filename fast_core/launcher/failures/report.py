@@ -31,17 +31,22 @@ def describe_failure(
         doing=node.doing if node is not None else "being constructed",
         error=bounded(str(error)) if own else error_text(error),
         traceback=environment_traceback(error) or traceback_text(error),
-        context=_context(node) if node is not None else {},
+        context=_context(node, error),
         refused=not begun and isinstance(error, ConfigError | CheckpointError),
     )
 
 
-def _context(node: Node) -> dict[str, str]:
-    """What the node says of its place; a user's node must not hide the cause by failing at that."""
+def _context(node: Node | None, error: BaseException) -> dict[str, str]:
+    """Where an environment failed, and what the node says of its place.
+
+    A user's node must not hide the cause by failing at that.
+    """
+    context = dict(error.context) if isinstance(error, EnvironmentFailed) else {}
     try:
-        return {name: bounded(str(text)) for name, text in node.failure_context().items()}
-    except BaseException as error:
-        return {"failure_context()": error_text(error)}
+        context |= {} if node is None else node.failure_context()
+    except BaseException as fault:
+        context["failure_context()"] = error_text(fault)
+    return {name: bounded(str(text)) for name, text in context.items()}
 
 
 def environment_traceback(error: BaseException) -> str:

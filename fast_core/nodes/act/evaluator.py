@@ -13,7 +13,7 @@ from fast_core.algorithm import Array
 from fast_core.config import Values
 from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.playing.runner import Runner
-from fast_core.errors import EnvironmentFailed, SegmentError
+from fast_core.errors import SegmentError
 from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.current_policy import shown
@@ -59,7 +59,6 @@ class EvaluatorNode(Node):
         self._request: Evaluate | None = None
         self._left: list[Stage | Filming] = []  # to be played in for it, the next one first
         self._filming = Filming(context, self._policy)
-        self._failure: dict[str, str] = {}
 
     def setup(self) -> None:
         """Build the environments and step one for real."""
@@ -92,17 +91,12 @@ class EvaluatorNode(Node):
             return False
         doing = f"evaluating version {self._request.version}{self._left[0].where}"
         with self.state(NodeState.EVALUATING, doing):
-            try:
-                for _ in range(STEPS_PER_UNIT):
-                    if self.stopping:
-                        return True
-                    if self._left[0].step():
-                        continue
+            for _ in range(STEPS_PER_UNIT):
+                if self.stopping:
+                    return True
+                if not self._left[0].step():
                     self._next()
                     break
-            except EnvironmentFailed as error:
-                self._failure = error.context
-                raise
         if not self._left:
             version = self._request.version
             with self.state(NodeState.WRITING, f"writing what came of version {version}"):
@@ -135,10 +129,6 @@ class EvaluatorNode(Node):
                 video=video,
             )
         )
-
-    def failure_context(self) -> dict[str, str]:
-        """Environment, seed, step and last action, where an environment raised."""
-        return self._failure
 
     def close(self) -> None:
         """Close every environment once."""

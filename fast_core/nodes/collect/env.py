@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from fast_core.config import Values
@@ -25,7 +26,7 @@ from fast_core.events import (
 )
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.current_policy import CurrentPolicy
-from fast_core.nodes.collect.asking import Collection, GroupRollout, Line
+from fast_core.nodes.collect.asking import Collection, Line
 from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.show.camera import Studio
@@ -60,7 +61,6 @@ class EnvNode(Node):
         self._open: list[Collection] = []
         self._orders: deque[RolloutOrder] = deque()
         self._shards: dict[int, Shard] = {}
-        self._failure: dict[str, str] = {}
         self._stepping = False
 
     def setup(self) -> None:
@@ -136,10 +136,13 @@ class EnvNode(Node):
         with self.state(
             NodeState.STEPPING, f"collecting rollout {order.rollout_id} of shard {order.shard}"
         ):
-            current = self._current[shard.learner]
+            current, channel = self._current[shard.learner], self.context.channel
             current.refresh(order.min_version)
-            if not self._collect(current, shard, order):
-                return True
+            with _for_learner(shard.learner):
+                if not shard.collect(
+                    order, current.policy, current.version, lambda: channel.stop_requested
+                ):
+                    return True
         self._works[NodeState.ACTING] += 1
         self._report(shard, order, current.version)
         return True
@@ -173,21 +176,6 @@ class EnvNode(Node):
             )
         return shard
 
-    def _collect(self, current: CurrentPolicy, shard: Shard, order: RolloutOrder) -> bool:
-        channel = self.context.channel
-        try:
-            return shard.collect(
-                order, current.policy, current.version, lambda: channel.stop_requested
-            )
-        except EnvironmentFailed as error:
-            self._failure = self._named(error, shard.learner)
-            raise
-
-    @staticmethod
-    def _named(error: EnvironmentFailed, learner: str) -> dict[str, str]:
-        """The context of a failure; shards are counted among those of their learner."""
-        return {**error.context, "learner": learner} if learner else error.context
-
     # --- with policy nodes ---------------------------------------------------------------------
 
     def _advance(self) -> bool:
@@ -201,7 +189,7 @@ class EnvNode(Node):
             for group in collection.groups:
                 if self.stopping:
                     return True
-                worked = self._try_step(group) or worked
+                worked = group.try_advance(self._enter_stepping) or worked
             if collection.done:
                 self._open.remove(collection)
                 collection.shard.publish(collection.order)
@@ -211,13 +199,6 @@ class EnvNode(Node):
             what = "actions" if self._open else "work"
             self.enter(NodeState.WAITING, f"waiting for {what}", least_ns=SHORT_NS)
         return worked
-
-    def _try_step(self, group: GroupRollout) -> bool:
-        try:
-            return group.try_advance(self._enter_stepping)
-        except EnvironmentFailed as error:
-            self._failure = error.context
-            raise
 
     def _enter_stepping(self) -> None:
         if not self._stepping:
@@ -231,32 +212,24 @@ class EnvNode(Node):
         if attributes(self._plan.config, values) == before:
             return
         with self.state(NodeState.STEPPING, "beginning episodes with other attributes"):
-            try:
-                for shard in self._shards.values():
-                    shard.change(self._plan.of_shard(shard.shard))
-            except EnvironmentFailed as error:
-                self._failure = error.context
-                raise
+            for shard in self._shards.values():
+                shard.change(self._plan.of_shard(shard.shard))
 
     # --- shards --------------------------------------------------------------------------------
 
     def _build(self, shard: int, incarnation: int, *, taken_over: bool = False) -> None:
         self.doing = f"building the environments of shard {shard}"
-        context = self.context
-        try:
-            words = context.stats.words
+        context, plan = self.context, self._plan.of_shard(shard)
+        with _for_learner(plan.key):
             built = Shard(
-                self._plan.of_shard(shard),
+                plan,
                 context.memory,
                 shard,
                 incarnation,
-                words,
+                context.stats.words,
                 taken_over=taken_over,
                 studio=self._studio,
             )
-        except EnvironmentFailed as error:
-            self._failure = self._named(error, self._plan.of_shard(shard).key)
-            raise
         self._shards[shard] = built
         if not self._current:
             self._lines[shard] = [Line(context, built, group) for group in built.groups]
@@ -287,11 +260,7 @@ class EnvNode(Node):
             if self.stopping:
                 return
         self.doing = "beginning episodes"
-        try:
-            lost = [why for shard in shards for why in shard.begin().values()]
-        except EnvironmentFailed as error:
-            self._failure = error.context
-            raise
+        lost = [why for shard in shards for why in shard.begin().values()]
         exact = self.context.plan.config.checkpoint.exact
         if lost and exact == "require":
             raise CheckpointError(
@@ -306,10 +275,6 @@ class EnvNode(Node):
     def _tell(self, taken: int, steps: int, anew: int = 0, why: str = "") -> None:
         self.context.channel.send(Restoring(self.context.name, taken, steps, anew, why))
 
-    def failure_context(self) -> dict[str, str]:
-        """Shard, environment, seed, step and last action, where an environment raised."""
-        return self._failure
-
     def close(self) -> None:
         """Close every environment once."""
         shards, self._shards = list(self._shards.values()), {}
@@ -317,3 +282,14 @@ class EnvNode(Node):
             shard.close()
         if self._studio is not None:
             self._studio.close()
+
+
+@contextmanager
+def _for_learner(key: str) -> Iterator[None]:
+    """Name the learner of an environment that fails; it counts its own shards alone."""
+    try:
+        yield
+    except EnvironmentFailed as error:
+        if key:
+            error.context["learner"] = key
+        raise

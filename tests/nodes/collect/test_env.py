@@ -236,8 +236,8 @@ def test_each_shard_is_acted_in_by_the_policy_of_its_learner_which_a_failure_nam
         raise EnvironmentFailed("it broke", {"shard": "0"})
 
     monkeypatch.setattr(node._shards[1], "collect", fail)
-    with pytest.raises(EnvironmentFailed):
+    with pytest.raises(EnvironmentFailed) as failed:
         collect(stage, node, order(1, 2))
-    assert node.failure_context() == {"shard": "0", "learner": "b"}
+    assert failed.value.context == {"shard": "0", "learner": "b"}
     node.close()
     stage.close()
