@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from fast_core.events import Acted
 from fast_core.memory import StatsRow
@@ -15,9 +15,9 @@ INTERVAL_S = 1.0
 class ActingTimes:
     """Compares the counters of policy nodes with those of the last look."""
 
-    def __init__(self, stats: Mapping[str, StatsRow], nodes: Iterable[str]) -> None:
-        """``nodes`` are those to be compared; none where nobody asks for it."""
-        self._rows = {node: stats[node] for node in nodes}
+    def __init__(self, rows: Mapping[str, StatsRow]) -> None:
+        """``rows`` of those to be compared; none where nobody asks for it."""
+        self._rows = rows
         self._before: dict[str, tuple[int, int]] = {}
         self._next_s = 0.0
 

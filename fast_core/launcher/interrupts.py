@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 from fast_core.system import forks
@@ -61,12 +61,7 @@ class Interrupts:
                     self._previous[number] = forks.take(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if threading.current_thread() is threading.main_thread():
             forks.take_wakeup(self._previous_wakeup)
         for number, handler in self._previous.items():

@@ -64,7 +64,7 @@ class Supervisor:
         self._last_save: LastSave | None = None
         self._learners = [memory.stats(name) for name in plan.names.optimizers]
         balanced = plan.names.actors if plan.config.nodes.policy.balance else ()
-        self._acting = ActingTimes({name: memory.stats(name) for name in balanced}, balanced)
+        self._acting = ActingTimes({name: memory.stats(name) for name in balanced})
         self._stewards = stewards_of(plan)
         self._nodes = HostNodes(plan, tree, memory, hub, shell.run)
         self._due_s: dict[str, float] = {}  # when those that come back must be ready

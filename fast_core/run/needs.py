@@ -39,11 +39,7 @@ def fitting(plan: RunPlan, layout: Layout) -> str:
     if not replay:
         return ""
     growing = replay + private_nbytes(plan)
-    free = memory_available()
-    limits = [free.ram_bytes, free.cgroup_bytes]
-    if plan.config.memory.backing == "posix":
-        limits.append(free.shm_bytes)
-    left = min(limit for limit in limits if limit is not None) - (layout.nbytes - replay)
+    left = memory_available().left(plan.config.memory.backing) - (layout.nbytes - replay)
     envs, least = plan.config.envs, plan.config.replay.learning_starts
     rows = int(left * SHARE_OFFERED / growing * rows_per_log(plan)) * envs
     return f" Lower replay.capacity to {rows} or less." if least <= rows else ""

@@ -22,7 +22,7 @@ def test_only_what_was_done_since_the_last_look_counts_the_state_under_way_inclu
 ) -> None:
     stage = Stage(tmp_path, make_config(policy=PolicyConfig(placement="node")))
     rows = {name: stage.memory.stats(name) for name in (NODE, OTHER)}
-    times, words = ActingTimes(rows, rows), rows[NODE].words
+    times, words = ActingTimes(rows), rows[NODE].words
     words[StatsColumn.REQUESTS], words[StatsColumn.BUSY_NS] = 7, 5_000_000_000
     assert times.look(0.0) == [], "nothing to compare with"
     words[StatsColumn.REQUESTS], words[StatsColumn.BUSY_NS] = 17, 6_000_000_000

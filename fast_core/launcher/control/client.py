@@ -53,11 +53,7 @@ def scale(run: RunDirectory, request: ScaleRequest, *, wait: bool = True) -> Ans
     Raises:
         ConfigError: The run does not go on, or it can't be done; says what is allowed.
     """
-    for answer in ask(run, request):
-        _check(run, answer)
-        if answer.kind == "done" or not wait:
-            return answer
-    raise ConfigError(f"the run {str(run.path)!r} was killed before that. {_advice(run)}")
+    return _outcome(run, request, wait, "that")
 
 
 def save(run: RunDirectory, *, wait: bool = True) -> Answer:
@@ -66,11 +62,16 @@ def save(run: RunDirectory, *, wait: bool = True) -> Answer:
     Raises:
         ConfigError: The run does not go on, can't be saved, or ended before it was.
     """
-    for answer in ask(run, SaveRequest()):
+    return _outcome(run, SaveRequest(), wait, "it was saved")
+
+
+def _outcome(run: RunDirectory, request: Request, wait: bool, what: str) -> Answer:
+    """What comes of a request in the end, or at once unless one is to ``wait``."""
+    for answer in ask(run, request):
         _check(run, answer)
         if answer.kind == "done" or not wait:
             return answer
-    raise ConfigError(f"the run {str(run.path)!r} was killed before it was saved. {_advice(run)}")
+    raise ConfigError(f"the run {str(run.path)!r} was killed before {what}. {_advice(run)}")
 
 
 def ask(run: RunDirectory, request: Request) -> Iterator[Answer]:

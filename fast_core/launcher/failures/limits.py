@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Literal, NoReturn, Self
 
 import msgspec
@@ -47,12 +47,7 @@ class Limits:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -251,10 +251,7 @@ class ProcessTree:
         Raises:
             NodeFailed: The server itself is gone.
         """
-        self._take_reports()
-        while self.living() and (left_s := deadline_s - time.monotonic()) > 0:
-            select.select([self._control], [], [], left_s)
-            self._take_reports()
+        self._wait_while(lambda: bool(self.living()), deadline_s)
 
     def wait_for_exit(self, child: Child, deadline_s: float) -> None:
         """Take reports until ``child`` is gone or the monotonic ``deadline_s`` passes.
@@ -262,8 +259,11 @@ class ProcessTree:
         Raises:
             NodeFailed: The server itself is gone.
         """
+        self._wait_while(lambda: child.status is None, deadline_s)
+
+    def _wait_while(self, waits: Callable[[], bool], deadline_s: float) -> None:
         self._take_reports()
-        while child.status is None and (left_s := deadline_s - time.monotonic()) > 0:
+        while waits() and (left_s := deadline_s - time.monotonic()) > 0:
             select.select([self._control], [], [], left_s)
             self._take_reports()
 

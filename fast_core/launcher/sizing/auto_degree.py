@@ -22,10 +22,7 @@ def with_room(plan: RunPlan, free: MemoryAvailable) -> RunPlan:
     stores = [row.shape for row in structures(plan) if row.kind is RolloutStore]
     if not config.scheduler.auto or not stores:
         return plan
-    limits = [free.ram_bytes, free.cgroup_bytes]
-    if config.memory.backing == "posix":
-        limits.append(free.shm_bytes)
-    left = min(limit for limit in limits if limit is not None)
+    left = free.left(config.memory.backing)
     round_bytes = sum(RolloutStore.nbytes(fields, 1, *size) for fields, _, *size in stores)
     fits = max(1, left // SHARE // round_bytes - 1)
     if fits >= config.scheduler.max_auto_degree:

@@ -1,14 +1,13 @@
-"""Which groups shared each forward pass, and with which weights: recorded, or followed."""
+"""Which groups shared each forward pass, and with which weights: followed as it was recorded."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from fast_core.nodes.node import NodeContext
-from fast_core.run.schedule import Pass, ScheduleWriter, followed, read_passes, recording
+from fast_core.run.schedule import Pass, followed, read_passes
 
 
 class Asking(Protocol):
@@ -20,27 +19,6 @@ class Asking(Protocol):
 
 
 A = TypeVar("A", bound=Asking)
-
-
-class RecordedPasses:
-    """Writes down every pass."""
-
-    def __init__(self, writer: ScheduleWriter) -> None:
-        self._writer = writer
-
-    @classmethod
-    def of(cls, context: NodeContext) -> RecordedPasses | None:
-        """Those of a node whose run is recorded, None for others."""
-        writer = recording(context.plan, context.name, context.log.warning)
-        return None if writer is None else cls(writer)
-
-    def acted(self, version: int, groups: Sequence[int]) -> None:
-        """Weights of ``version`` acted for these groups, in this order."""
-        self._writer.write(Pass(version, tuple(groups)), time.monotonic())
-
-    def close(self) -> None:
-        """Write the rest. May be called twice."""
-        self._writer.close()
 
 
 class FollowedPasses:

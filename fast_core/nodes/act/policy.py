@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,10 +11,11 @@ from fast_core.algorithm import ActionOutput, Array
 from fast_core.events import Command, Leave, Left, Ready, Serve
 from fast_core.memory import Doorbell, StatsColumn
 from fast_core.nodes.act.current_policy import CurrentPolicy
-from fast_core.nodes.act.passes import FollowedPasses, RecordedPasses
+from fast_core.nodes.act.passes import FollowedPasses
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.run.mail import Reply, Request
+from fast_core.run.schedule import Pass, ScheduleWriter, recording
 
 _REQUESTS, _ROWS = int(StatsColumn.REQUESTS), int(StatsColumn.ROWS)
 _BATCHES = int(StatsColumn.BATCHES)
@@ -99,7 +101,7 @@ class PolicyNode(Node):
         self._max_rows = plan.config.nodes.policy.max_batch
         self._bells: dict[int, Doorbell] = {}
         self._acting = False
-        self._recorded: RecordedPasses | None = None
+        self._recorded: ScheduleWriter | None = None
         self._followed = FollowedPasses.of(context)
         self._board = context.memory.weights()
 
@@ -108,9 +110,10 @@ class PolicyNode(Node):
 
         The answer may be there of which no bell was rung.
         """
-        self._recorded = RecordedPasses.of(self.context)
-        if self.context.life > 1:
-            for rank in range(len(self.context.plan.names.steppers)):
+        context = self.context
+        self._recorded = recording(context.plan, context.name, context.log.warning)
+        if context.life > 1:
+            for rank in range(len(context.plan.names.steppers)):
                 self._bell(rank).ring()
 
     def handle(self, command: Command) -> None:
@@ -190,8 +193,8 @@ class PolicyNode(Node):
         words[_ROWS] += first
         words[_BATCHES] += 1
         if self._recorded is not None:
-            groups = [inquirer.index for inquirer in batch]
-            self._recorded.acted(current.version, groups)
+            groups = tuple([inquirer.index for inquirer in batch])
+            self._recorded.write(Pass(current.version, groups), time.monotonic())
 
     def _bell(self, rank: int) -> Doorbell:
         if rank not in self._bells:

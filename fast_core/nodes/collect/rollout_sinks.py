@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -13,18 +12,6 @@ from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
 from fast_core.run.columns import collected_columns, rollout_fields
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-
-
-class RolloutSink(Protocol):
-    """Gives the arrays that a rollout is written into, and publishes what they hold."""
-
-    def open(self, order: RolloutOrder) -> RolloutSlot:
-        """Where the ordered rollout is written."""
-        ...
-
-    def publish(self, order: RolloutOrder) -> None:
-        """Let others see the rollout."""
-        ...
 
 
 class SharedRollouts:

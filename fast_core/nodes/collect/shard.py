@@ -19,7 +19,7 @@ from fast_core.memory import RolloutSlot, StatsColumn
 from fast_core.nodes.collect.env_group import EnvGroup, GroupState
 from fast_core.nodes.collect.regroup import regrouped
 from fast_core.nodes.collect.rollout_rows import RolloutRows
-from fast_core.nodes.collect.rollout_sinks import ReplayRollouts, RolloutSink, SharedRollouts
+from fast_core.nodes.collect.rollout_sinks import ReplayRollouts, SharedRollouts
 from fast_core.nodes.node import NodeState
 from fast_core.nodes.show.camera import Studio
 from fast_core.run.memory import RunMemory
@@ -212,14 +212,14 @@ class Shard:
             else:
                 group.reset()
         self.repetitions.clear()
-        self._sink = self._make_sink(self._plan, self._memory)
+        self._sink = self._make_sink()
         return lost
 
-    def _make_sink(self, plan: RunPlan, memory: RunMemory) -> RolloutSink:
-        if not plan.replays:
-            return SharedRollouts(memory, self.shard)
+    def _make_sink(self) -> SharedRollouts | ReplayRollouts:
+        if not self._plan.replays:
+            return SharedRollouts(self._memory, self.shard)
         goes_on = [each for group in self.groups for each in group.goes_on]
-        return ReplayRollouts(plan, memory, self.shard, goes_on)
+        return ReplayRollouts(self._plan, self._memory, self.shard, goes_on)
 
     # --- with the policy beside the environments -----------------------------------------------
 

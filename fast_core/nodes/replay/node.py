@@ -15,7 +15,7 @@ from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
 from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
 from fast_core.nodes.replay.moments import Place
-from fast_core.nodes.replay.views import DrawViews, make_views
+from fast_core.nodes.replay.views import FollowedViews, RecordedViews, make_views
 from fast_core.run.structures import rows_per_burst
 
 FIGURES_EVERY = 16  # batches
@@ -50,7 +50,7 @@ class ReplayNode(Node):
         self._save: Save | None = None
         self._saving: ReplaySave | None = None
         self._background: BackgroundSave | None = None
-        self._views: DrawViews | None = None
+        self._views: RecordedViews | FollowedViews | None = None
 
     def setup(self) -> None:
         """Go on where the one before died, or put back what a checkpoint holds."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -27,25 +26,9 @@ from fast_core.run.schedule import (
 )
 
 
-class DrawViews(Protocol):
-    """What has to do with how far the logs are when a batch is drawn."""
-
-    def may_draw(self, group: int) -> bool:
-        """Whether the next batch can be drawn now for this group of optimizers."""
-        ...
-
-    def drawn(self, group: int, now_s: float) -> None:
-        """A batch has been drawn for it at this time."""
-        ...
-
-    def close(self) -> None:
-        """Nothing is drawn any more. May be called twice."""
-        ...
-
-
 def make_views(
     context: NodeContext, reader: ReplayReader, logs: Sequence[ReplayLog]
-) -> DrawViews | None:
+) -> RecordedViews | FollowedViews | None:
     """Those of a run that is recorded or follows a record, None for others."""
     plan, name = context.plan, context.name
     if (share := followed(plan, name)) is not None:
@@ -55,7 +38,7 @@ def make_views(
 
 
 class RecordedViews:
-    """Writes down where a draw looked at more than the one before; implements `DrawViews`."""
+    """Writes down where a draw looked at more than the one before."""
 
     def __init__(
         self, writer: ScheduleWriter, reader: ReplayReader, logs: Sequence[ReplayLog]
@@ -65,7 +48,7 @@ class RecordedViews:
         self._before, self._now = _no_rows(logs), _no_rows(logs)
 
     def may_draw(self, group: int) -> bool:
-        """A record changes nothing."""
+        """Whether the next batch can be drawn now for this group; a record changes nothing."""
         return True
 
     def drawn(self, group: int, now_s: float) -> None:
@@ -85,7 +68,7 @@ class RecordedViews:
 
 
 class FollowedViews:
-    """Lets each draw look at what it looked at when it was recorded; implements `DrawViews`.
+    """Lets each draw look at what it looked at when it was recorded.
 
     Env nodes may be ahead of that by what the scheduler lets them collect while nothing is drawn;
     so much is kept whole beyond what can be drawn (`fast_core.run.structures.rows_per_burst`).
