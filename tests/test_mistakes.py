@@ -198,7 +198,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         judge(config, look, str(tmp_path))
         return Outcome("finished", "", None)
 
-    monkeypatch.setattr("fast_core.launcher.launch", launch)
+    monkeypatch.setattr("fast_core.launcher.run.launch", launch)
     # It would take the standard output of the tests.
     monkeypatch.setattr("fast_core.system.surroundings.reserve_output", lambda: None)
     monkeypatch.chdir(tmp_path)

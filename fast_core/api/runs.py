@@ -161,7 +161,7 @@ class Run:
         Raises:
             FastLoopError: As `train`; or there is nothing to go on from.
         """
-        from fast_core.launcher import resume
+        from fast_core.launcher.run import resume
 
         return result_of(resume(self.directory, override_lines(overrides), callbacks=callbacks))
 

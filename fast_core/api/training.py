@@ -9,7 +9,6 @@ from typing import Literal
 
 from fast_core.api.config import Config, Overrides, as_config
 from fast_core.api.runs import Result, Run, result_of
-from fast_core.launcher import launch
 
 
 def train(
@@ -44,6 +43,9 @@ def train(
     made = as_config(config, overrides)
     if mode is not None:
         made = made.changed({"mode": mode})
+    # here, because who only looks at runs needs nothing of it
+    from fast_core.launcher.run import launch
+
     source = None if resume is None else Path(resume)
     outcome = launch(made.values, resume_from=source, callbacks=callbacks, environment=made.code)
     return result_of(outcome)

@@ -5,19 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-from numpy.typing import DTypeLike
-
 from fast_core.errors import SegmentError
 from fast_core.memory.header import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
-    Array,
     align,
-    array_at,
     check_header,
     check_room,
-    digest_of,
     write_header,
 )
 from fast_core.memory.segment import Segment
@@ -68,11 +62,6 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes of the segment that holds all of it."""
         return align(self._end)
-
-    @property
-    def digest(self) -> bytes:
-        """16 bytes that differ when names, sizes, order or alignment do."""
-        return digest_of("arena", self._plan())
 
     def describe(self) -> list[Region]:
         """The table of regions, in order of their offsets."""
@@ -129,11 +118,3 @@ class Arena:
         """Writable view of a region, which keeps the mapping alive."""
         region = self.layout[name]
         return self.segment.buffer[region.offset : region.offset + region.nbytes]
-
-    def array(self, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> Array:
-        """A region, or its beginning, as an array.
-
-        Raises:
-            SegmentError: The array is larger than the region.
-        """
-        return array_at(self.region(name), 0, np.dtype(dtype), shape)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
 from fast_core.memory.header import HEADER_BYTES, Planned
 
-# Four cache lines, so that no two nodes write to one.
-_ROW = struct.Struct("31qd")
-STATS_WORDS = _ROW.size // 8
+STATS_WORDS = 32  # four cache lines, so that no two nodes write to one
 
 
 class StatsColumn(IntEnum):
-    """Columns of a row: 64-bit integers, but for ``EPISODE_RETURN``, a 64-bit float."""
+    """Columns of a row, 64-bit integers; the last place is left free."""
 
     STATE = 0
     STATE_SINCE_NS = 1
@@ -47,7 +44,6 @@ class StatsColumn(IntEnum):
     BATCH_WAIT_NS = 28
     STALENESS_SUM = 29
     STALENESS_MAX = 30
-    EPISODE_RETURN = 31
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,6 @@ class StatsSnapshot:
         batch_wait_ns: Time an optimizer stood still although it had steps to take, ns.
         staleness_sum: Sum over the gradients applied of the steps committed since each one's base.
         staleness_max: Greatest of these.
-        episode_return: Return of the last episode.
     """
 
     state: int
@@ -122,7 +117,6 @@ class StatsSnapshot:
     batch_wait_ns: int
     staleness_sum: int
     staleness_max: int
-    episode_return: float
 
 
 class Trace(Planned):
@@ -157,16 +151,14 @@ class StatsRow:
     Attributes:
         words: All columns as 64-bit integers; index with plain integers in hot loops
             (``EPISODES = int(StatsColumn.EPISODES)`` once), an enum member costs a call.
-        floats: The same memory as 64-bit floats, for ``EPISODE_RETURN``.
     """
 
-    __slots__ = ("floats", "words")
+    __slots__ = ("words",)
 
     def __init__(self, words: memoryview) -> None:
         """Takes the words of the node's trace."""
         self.words = words
-        self.floats = words.cast("B").cast("d")
 
     def snapshot(self) -> StatsSnapshot:
         """The row's values now."""
-        return StatsSnapshot(*_ROW.unpack(self.words))
+        return StatsSnapshot(*self.words[: len(StatsColumn)])

@@ -150,7 +150,7 @@ def resume(
         found = RunDirectory.open(run, no_checkpoint)
         run = found.path
         _check_port(port, load_run_config(found, overrides))
-    from fast_core.launcher import resume as resume_run
+    from fast_core.launcher.run import resume as resume_run
 
     return _end(resume_run(run, overrides))
 
@@ -185,7 +185,7 @@ def rerun(
     ] = None,
 ) -> int:
     """Run a recorded run again in this process, bit for bit, for a debugger."""
-    from fast_core.launcher import rerun as rerun_run
+    from fast_core.launcher.rerun import rerun as rerun_run
 
     return _end(rerun_run(run, until))
 
@@ -522,7 +522,7 @@ def validate(
 ) -> int:
     """Check a configuration file as a launch would: its environment is made and stepped once."""
     run_config = load(config, overrides or [])
-    from fast_core.launcher import validate as validate_run
+    from fast_core.launcher.run import validate as validate_run
 
     if status := validate_run(run_config):
         return status
@@ -568,7 +568,7 @@ def _asked(
 
 def _launch(config: RunConfig, port: int | None, resume: Path | None) -> int:
     _check_port(port, config)
-    from fast_core.launcher import launch as launch_run
+    from fast_core.launcher.run import launch as launch_run
 
     return _end(launch_run(config, resume_from=resume))
 

@@ -12,7 +12,8 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig, yaml_text
 from fast_core.config import file as config_file
 from fast_core.errors import RunFailed
-from fast_core.launcher import Outcome, launch
+from fast_core.launcher import Outcome
+from fast_core.launcher.run import launch
 
 EMULATED = "Airstriker-Genesis-v0"  # comes with stable-retro
 FOR_EVER_S = 1e9

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
-from fast_core.launcher import launch
+from fast_core.launcher.run import launch
 from tests.process.harness import read_lines
 
 CONFIGS = Path(__file__).parents[2] / "configs"

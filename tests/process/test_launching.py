@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
-from fast_core.launcher import launch
+from fast_core.launcher.run import launch
 Path("began").open("a").write("x")
 {before}
 config = config_file.load(Path("config.yaml"), sys.argv[1:], algorithm_config_type)

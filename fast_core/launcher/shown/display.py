@@ -22,6 +22,7 @@ from fast_core.monitor.view import (
     RoundsView,
     RunSummary,
     StopCondition,
+    StopName,
 )
 from fast_core.nodes.node import NodeState
 from fast_core.policy.file import best_policy_path
@@ -121,17 +122,17 @@ class Display:
 
     def _stops(self, now: Statistics) -> tuple[StopCondition, ...]:
         stop = self._plan.config.stop
-        score = now.evaluation_mean
-        stops = []
-        if stop.env_steps is not None:
-            stops.append(StopCondition("env_steps", now.env_steps_trained, stop.env_steps))
-        if stop.updates is not None:
-            stops.append(StopCondition("updates", now.updates, stop.updates))
-        if stop.time_s is not None:
-            stops.append(StopCondition("time_s", now.elapsed_s, stop.time_s))
-        if stop.score is not None:
-            stops.append(StopCondition("score", score, stop.score))
-        return tuple(stops)
+        conditions: tuple[tuple[StopName, float | None, float | None], ...] = (
+            ("env_steps", now.env_steps_trained, stop.env_steps),
+            ("updates", now.updates, stop.updates),
+            ("time_s", now.elapsed_s, stop.time_s),
+            ("score", now.evaluation_mean, stop.score),
+        )
+        return tuple(
+            StopCondition(name, current, limit)
+            for name, current, limit in conditions
+            if limit is not None
+        )
 
     def _node(self, name: str, row: StatsSnapshot) -> NodeView:
         """Shares of busy and waiting time since the last drawing, the current state included."""

@@ -30,20 +30,16 @@ class CoreBudget:
     """Processes and threads of a run.
 
     Attributes:
-        granted: Cores that this process may use.
         env_nodes: Processes that step environments.
         env_threads: Threads of each of them, and of the evaluator.
-        policy_nodes: Processes that act for env nodes; 0 where policies act in the env nodes.
-        policy_threads: Threads of each of them.
+        policy_threads: Threads of each policy node; 0 where policies act in the env nodes.
         learner_threads: Threads of each optimizer.
         reasons: A sentence for each of the choices, in this order.
         warnings: What the configuration asks for beyond what is granted.
     """
 
-    granted: int
     env_nodes: int
     env_threads: int
-    policy_nodes: int
     policy_threads: int
     learner_threads: int
     reasons: tuple[str, ...]
@@ -88,10 +84,8 @@ def core_budget(
         learner_reason,
     )
     return CoreBudget(
-        granted=granted,
         env_nodes=env_nodes,
         env_threads=node_threads,
-        policy_nodes=policy_nodes,
         policy_threads=policy_threads if policy_nodes else 0,
         learner_threads=learner_threads,
         reasons=tuple(reason for reason in reasons if reason),

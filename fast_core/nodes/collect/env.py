@@ -156,8 +156,6 @@ class EnvNode(Node):
         rollout, stats = self.context.plan.config.rollout, self.context.stats
         stats.words[StatsColumn.EPISODES] += len(ready.episode_returns)
         stats.words[StatsColumn.QUARANTINED] += ready.quarantined
-        if ready.episode_returns:
-            stats.floats[StatsColumn.EPISODE_RETURN] = ready.episode_returns[-1]
         stats.words[StatsColumn.ENV_STEPS] += (
             self.context.plan.config.steps * rollout.envs_per_shard
         )

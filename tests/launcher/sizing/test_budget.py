@@ -138,29 +138,27 @@ def test_learner_shares_the_cores_of_env_nodes_that_leave_less_than_half(
 
 
 @pytest.mark.parametrize(
-    ("policy", "policy_nodes", "threads"),
+    ("policy", "threads"),
     [
-        (PolicyNodesConfig(), 1, 6),
-        (PolicyNodesConfig(count=4), 4, 1),
-        (PolicyNodesConfig(count=8), 8, 1),
-        (PolicyNodesConfig(threads=2), 1, 2),
-        (PolicyNodesConfig(device="cuda"), 1, 1),
+        (PolicyNodesConfig(), 6),
+        (PolicyNodesConfig(count=4), 1),
+        (PolicyNodesConfig(count=8), 1),
+        (PolicyNodesConfig(threads=2), 2),
+        (PolicyNodesConfig(device="cuda"), 1),
     ],
 )
-def test_policy_nodes_share_what_env_nodes_leave(
-    policy: PolicyNodesConfig, policy_nodes: int, threads: int
-) -> None:
+def test_policy_nodes_share_what_env_nodes_leave(policy: PolicyNodesConfig, threads: int) -> None:
     found = divided(
         8,
         policy=PolicyConfig(placement="node"),
         nodes=nodes(env=EnvNodesConfig(count=2), policy=policy),
     )
-    assert (found.policy_nodes, found.policy_threads) == (policy_nodes, threads)
+    assert found.policy_threads == threads
 
 
 def test_policies_beside_environments_have_no_nodes() -> None:
     found = divided(8)
-    assert (found.policy_nodes, found.policy_threads) == (0, 0)
+    assert found.policy_threads == 0
     assert len(found.reasons) == 3
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from fast_core.nodes.act.passes import FollowedPasses, RecordedPasses
-from fast_core.run.schedule import Pass, ScheduleWriter, read_passes
+from fast_core.nodes.act.passes import FollowedPasses
+from fast_core.run.schedule import Pass
 
 
 class Group:
@@ -14,18 +12,6 @@ class Group:
 
     def asks(self) -> bool:
         return self.asking
-
-
-def fail(text: str) -> None:
-    raise AssertionError(text)
-
-
-def test_passes_are_written_and_read(tmp_path: Path) -> None:
-    recorded = RecordedPasses(ScheduleWriter(tmp_path / "passes", fail))
-    recorded.acted(0, [2, 0])
-    recorded.acted(4, [1])
-    recorded.close()
-    assert read_passes(tmp_path / "passes") == [Pass(0, (2, 0)), Pass(4, (1,))]
 
 
 def test_pass_waits_for_all_of_its_groups_and_for_its_weights() -> None:
