@@ -90,7 +90,8 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
     for tool in ("evaluate", "export", "play", "replay_view"):
         monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
-    monkeypatch.setitem(sys.modules, "fast_core.launcher", module)
+    for name in ("launcher", "launcher.run", "launcher.rerun"):
+        monkeypatch.setitem(sys.modules, f"fast_core.{name}", module)
     return module
 
 

@@ -195,9 +195,6 @@ class InlineRun:
             plan=self._plan,
             memory=self._memory,
             channel=self._hub.connect(role.name),
-            doorbell=self._memory.doorbell(role.name),
-            stats=self._memory.stats(role.name),
-            spans=self._memory.spans(role.name),
             log=logging.getLogger(f"fastloop.{role.name}"),
         )
 

@@ -74,12 +74,17 @@ class NodeContext:
     plan: RunPlan
     memory: RunMemory
     channel: NodeChannel
-    doorbell: Doorbell
-    stats: StatsRow
-    spans: Ring
+    doorbell: Doorbell = field(init=False)
+    stats: StatsRow = field(init=False)
+    spans: Ring = field(init=False)
     life: int = 1
     shards: tuple[Assign, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("fastloop"))
+
+    def __post_init__(self) -> None:
+        memory, name = self.memory, self.name
+        self.doorbell, self.stats = memory.doorbell(name), memory.stats(name)
+        self.spans = memory.spans(name)
 
     def of(self, plan: RunPlan) -> NodeContext:
         """The same for what is done for one learner of several, whose plan this is."""

@@ -56,9 +56,6 @@ class Stage:
             plan=self.plan,
             memory=self.memory,
             channel=self.hub.connect(name),
-            doorbell=self.memory.doorbell(name),
-            stats=self.memory.stats(name),
-            spans=self.memory.spans(name),
         )
 
     def events(self) -> list[Event]:

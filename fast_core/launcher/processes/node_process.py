@@ -98,8 +98,8 @@ def node_main(name: str, link: socket.socket) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     memory = RunMemory.attach(start.plan, descriptor)
     os.close(descriptor)
-    doorbell = memory.doorbell(name)
-    channel = ZmqNodeChannel(start.socket_path, name, doorbell.ring, start.peer)
+    ring = memory.doorbell(name).ring
+    channel = ZmqNodeChannel(start.socket_path, name, ring, start.peer)
     forward_logging(name, channel.try_send)
     context = NodeContext(
         name=name,
@@ -107,9 +107,6 @@ def node_main(name: str, link: socket.socket) -> int:
         plan=start.plan,
         memory=memory,
         channel=channel,
-        doorbell=doorbell,
-        stats=memory.stats(name),
-        spans=memory.spans(name),
         life=start.life,
         shards=start.shards,
     )

@@ -80,16 +80,7 @@ def _context(name: str, link: socket.socket) -> NodeContext:
     setproctitle.setproctitle(f"fastloop: {name} of {start.plan.config.name}")
     memory = RunMemory.attach(start.plan, descriptor)
     os.close(descriptor)
-    return NodeContext(
-        name=node,
-        rank=0,
-        plan=start.plan,
-        memory=memory,
-        channel=InprocHub().connect(node),
-        doorbell=memory.doorbell(node),
-        stats=memory.stats(node),
-        spans=memory.spans(node),
-    )
+    return NodeContext(node, 0, start.plan, memory, InprocHub().connect(node))
 
 
 def _step(plan: RunPlan, envs: int) -> tuple[Array, float, float]:

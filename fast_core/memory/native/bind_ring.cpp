@@ -105,11 +105,6 @@ PyObject* claim_once(PyObject* self) {
   return place;
 }
 
-PyObject* try_claim(PyObject* self, PyObject*) {
-  PyObject* place = claim_once(self);
-  return place != nullptr || PyErr_Occurred() != nullptr ? place : Py_NewRef(Py_None);
-}
-
 PyObject* commit(PyObject* self, PyObject*) {
   bool& claimed = body_of<Body>(self).claimed;
   if (!claimed) return misuse("commit() without a claimed record; claim one first");
@@ -132,22 +127,12 @@ PyObject* pop_once(PyObject* self) {
   return record;
 }
 
-PyObject* try_pop(PyObject* self, PyObject*) {
-  PyObject* record = pop_once(self);
-  return record != nullptr || PyErr_Occurred() != nullptr ? record : Py_NewRef(Py_None);
-}
-
 PyObject* peek_once(PyObject* self) {
   Ring& ring = ring_of(self);
   if (!one_ready(ring)) return nullptr;
   PyObject* place = slot_view(self, ring.oldest());
   if (place != nullptr) body_of<Body>(self).peeked = true;
   return place;
-}
-
-PyObject* try_peek(PyObject* self, PyObject*) {
-  PyObject* place = peek_once(self);
-  return place != nullptr || PyErr_Occurred() != nullptr ? place : Py_NewRef(Py_None);
 }
 
 PyObject* release(PyObject* self, PyObject*) {
@@ -192,6 +177,13 @@ PyObject* wait_for(PyObject* self, DoorbellWords& bell, bool full, PyObject* tim
   }
 }
 
+// Once, without waiting: None where there is nothing.
+template <PyObject* (*once)(PyObject*)>
+PyObject* attempted(PyObject* self, PyObject*) {
+  PyObject* found = once(self);
+  return found != nullptr || PyErr_Occurred() != nullptr ? found : Py_NewRef(Py_None);
+}
+
 PyObject* none_if(int done) { return done == 1 ? Py_NewRef(Py_None) : nullptr; }
 
 PyObject* push(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
@@ -202,25 +194,17 @@ PyObject* push(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
                   [&] { return none_if(push_once(self, record)); });
 }
 
-PyObject* pop(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  PyObject* timeout_s;
-  if (!read_timed_call(args, nargs, names, nullptr, &timeout_s, "pop(timeout_s=None)"))
-    return nullptr;
-  return wait_for(self, ring_of(self).data(), false, timeout_s, [&] { return pop_once(self); });
-}
+constexpr char kPop[] = "pop(timeout_s=None)";
+constexpr char kClaim[] = "claim(timeout_s=None)";
+constexpr char kPeek[] = "peek(timeout_s=None)";
 
-PyObject* claim(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+// The same, waiting for room or for a record.
+template <PyObject* (*once)(PyObject*), bool for_room, const char* usage>
+PyObject* timed(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   PyObject* timeout_s;
-  if (!read_timed_call(args, nargs, names, nullptr, &timeout_s, "claim(timeout_s=None)"))
-    return nullptr;
-  return wait_for(self, ring_of(self).space(), true, timeout_s, [&] { return claim_once(self); });
-}
-
-PyObject* peek(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  PyObject* timeout_s;
-  if (!read_timed_call(args, nargs, names, nullptr, &timeout_s, "peek(timeout_s=None)"))
-    return nullptr;
-  return wait_for(self, ring_of(self).data(), false, timeout_s, [&] { return peek_once(self); });
+  if (!read_timed_call(args, nargs, names, nullptr, &timeout_s, usage)) return nullptr;
+  DoorbellWords& bell = for_room ? ring_of(self).space() : ring_of(self).data();
+  return wait_for(self, bell, for_room, timeout_s, [&] { return once(self); });
 }
 
 // ---- figures and the type ---------------------------------------------------------------
@@ -231,15 +215,15 @@ constexpr int kTimed = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef methods[] = {
     {"try_push", try_push, METH_O, nullptr},
-    {"try_claim", try_claim, METH_NOARGS, nullptr},
+    {"try_claim", attempted<claim_once>, METH_NOARGS, nullptr},
     {"commit", commit, METH_NOARGS, nullptr},
-    {"try_pop", try_pop, METH_NOARGS, nullptr},
-    {"try_peek", try_peek, METH_NOARGS, nullptr},
+    {"try_pop", attempted<pop_once>, METH_NOARGS, nullptr},
+    {"try_peek", attempted<peek_once>, METH_NOARGS, nullptr},
     {"release", release, METH_NOARGS, nullptr},
     {"push", method(push), kTimed, nullptr},
-    {"claim", method(claim), kTimed, nullptr},
-    {"pop", method(pop), kTimed, nullptr},
-    {"peek", method(peek), kTimed, nullptr},
+    {"claim", method(timed<claim_once, true, kClaim>), kTimed, nullptr},
+    {"pop", method(timed<pop_once, false, kPop>), kTimed, nullptr},
+    {"peek", method(timed<peek_once, false, kPeek>), kTimed, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

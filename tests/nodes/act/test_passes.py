@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fast_core.nodes.act.passes import FollowedPasses
-from fast_core.run.schedule import Pass
+from fast_core.run.schedule import Pass, ScheduleWriter, read_passes
 
 
 class Group:
@@ -25,3 +27,12 @@ def test_pass_waits_for_all_of_its_groups_and_for_its_weights() -> None:
     assert list(followed.batches(groups, 0)) == []
     assert list(followed.batches(groups, 4)) == [[groups[1]]]
     assert list(followed.batches(groups, 4)) == []
+
+
+def test_passes_are_written_and_read(tmp_path: Path) -> None:
+    passes, said = [Pass(0, (2, 0)), Pass(4, (1,))], list[str]()
+    writer = ScheduleWriter(tmp_path / "passes", said.append)
+    for each in passes:
+        writer.write(each, 0.0)
+    writer.close()
+    assert read_passes(tmp_path / "passes") == passes and not said
