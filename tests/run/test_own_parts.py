@@ -18,6 +18,7 @@ from fast_core.launcher.topology import check_topology
 from fast_core.memory import Structure, Trace
 from fast_core.node import Node, Part, Role, RunPlan
 from fast_core.run.checkpoint_files import Manifest
+from fast_core.run.needs import private_nbytes
 from fast_core.run.parts import roles_of
 from fast_core.run.structures import structures
 from tests.nodes.stage import make_config, make_run_plan
@@ -71,9 +72,19 @@ class Said(Part):
     def structures(self, plan: RunPlan) -> Any:
         return self.settings.get("rows", ())
 
+    def private_nbytes(self, plan: RunPlan) -> Any:
+        return self.settings.get("nbytes", 0)
+
+    def identity(self, config: RunConfig) -> Any:
+        return self.settings.get("same", {})
+
     def check(self, plan: RunPlan) -> None:
         if "refuses" in self.settings:
-            raise ConfigError("it wants another run")
+            raise self.settings["refuses"]
+
+
+class NoKey(Part):
+    def __init__(self) -> None: ...
 
 
 def config_with(*parts: PartConfig) -> RunConfig:
@@ -148,8 +159,21 @@ FOLLOWER, READER = f"{HERE}:Follower", f"{HERE}:Reader"
         ([said(("env-0", READER))], "the name 'env-0' is FastLoop's own.*the `name` of its Role"),
         ([said(("a/b", READER))], "a node's name names its log file"),
         ([said(("a", f"{HERE}:Said"))], "the class of 'a' .* is not a subclass of .*Node"),
-        ([said(("a", READER, "env"))], "must yield fast_core.node.Role without `kind`"),
-        ([said("counter")], "must yield fast_core.node.Role .* got 'counter'"),
+        *(
+            ([said(role)], r"\(said\): roles\(\) must yield fast_core.node.Role .* got ")
+            for role in (
+                "counter",
+                Role(5, READER),  # type: ignore[arg-type]
+                Role("a", READER, "env"),
+                Role("a", READER, rank=1),
+                Role("a", READER, place="elsewhere"),
+                Role("a", READER, threads="all"),  # type: ignore[arg-type]
+                Role("a", READER, deaths=-1),
+                Role("a", READER, learner=""),
+                Role("a", READER, settings=5),  # type: ignore[arg-type]
+            )
+        ),
+        ([PartConfig(part=f"{HERE}:NoKey")], r"\(nokey\): roles\(\) raised TypeError: "),
         ([PartConfig(part=f"{HERE}:Said")], r"\(said\): roles\(\) raised KeyError: 'roles'"),
         (
             [said(Role("a", f"{HERE}:Keeper", deaths=1))],
@@ -189,9 +213,28 @@ def test_structure_of_two_parts_is_refused(tmp_path: Path) -> None:
 
 
 def test_part_refuses_a_run_in_its_own_words(tmp_path: Path) -> None:
-    part = said(("a", f"{HERE}:Spare"), refuses=True)
+    part = said(("a", f"{HERE}:Spare"), refuses=ConfigError("it wants another run"))
     with pytest.raises(ConfigError, match="it wants another run"):
         make_run_plan(tmp_path, config_with(part))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [
+        ({"refuses": OSError("no disk")}, r"check\(\) raised OSError: no disk"),
+        ({"nbytes": "12"}, r"private_nbytes\(\) raised TypeError"),
+        ({"same": {"a": object()}}, r"identity\(\) raised TypeError"),
+        ({"rows": 5}, r"structures\(\) raised TypeError"),
+    ],
+)
+def test_mistake_in_a_part_is_told_as_the_parts(
+    tmp_path: Path, mistake: dict[str, object], text: str
+) -> None:
+    config = config_with(said(("a", READER), **mistake))
+    with pytest.raises(TopologyError, match=rf"nodes\.parts\[0\] \(said\): {text}"):
+        plan = make_run_plan(tmp_path, config)
+        private_nbytes(plan)
+        identity(config)
 
 
 def test_name_of_a_part_and_of_an_extra_node_are_compared() -> None:
