@@ -9,15 +9,13 @@ import numpy as np
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.replay.box_actions import BoxActions
 from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses, NumpyLearner
-from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.spec import EnvironmentSpec
 
 
-class BoxLearner(NumpyLearner):
+class BoxLearner(NumpyLearner[BoxBlueprint]):
     """Critics on stored actions, and a policy that follows their slope at its own.
 
     Args:
@@ -31,19 +29,10 @@ class BoxLearner(NumpyLearner):
     def __init__(
         self, settings: BoxBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        delay, actions = settings.policy_delay, environment.action.size
-        super().__init__(settings, environment, setup, delay=delay, actions=actions)
-        self._box_settings = settings
-        self._actions = BoxActions(environment)
+        super().__init__(settings, environment, setup)
         self._critics = self._vectors.network("critics")
         self._target_critics = self._vectors.target_network("critics")
         self._policy = self._vectors.network("policy")
-
-    def change(self, settings: ReplaySettings) -> None:
-        """See `fast_core.algorithm.Changeable`."""
-        assert isinstance(settings, BoxBlueprint)
-        super().change(settings)
-        self._box_settings = settings
 
     def _compute(self, batch: ReplayBatch) -> Losses:
         inputs, rows = self._inputs, len(batch.reward)
@@ -71,7 +60,7 @@ class BoxLearner(NumpyLearner):
         return losses
 
     def _step(self, policy: bool) -> None:
-        settings = self._box_settings
+        settings = self.settings
         self._step_network("critics", settings.learning_rate)
         if policy:
             rate = settings.policy_learning_rate or settings.learning_rate

@@ -18,11 +18,10 @@ from fast_core.algos.nets.observations import Bool
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.learner import Losses, NumpyLearner
-from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.spec import EnvironmentSpec
 
 
-class DQN(NumpyLearner):
+class DQN(NumpyLearner[DQNConfig]):
     """Deep Q-learning; implements `fast_core.algorithm.Algorithm`.
 
     Args:
@@ -37,21 +36,14 @@ class DQN(NumpyLearner):
         self, settings: DQNConfig, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._dqn = settings
         self._network = self._vectors.network("critics")
         self._target_network = self._vectors.target_network("critics")
 
-    def change(self, settings: ReplaySettings) -> None:
-        """See `fast_core.algorithm.Changeable`."""
-        assert isinstance(settings, DQNConfig)
-        super().change(settings)
-        self._dqn = settings
-
     def _compute(self, batch: ReplayBatch) -> Losses:
-        rows, inputs, dueling = len(batch.reward), self._inputs, self._dqn.dueling
+        rows, inputs, dueling = len(batch.reward), self._inputs, self.settings.dueling
         inputs.fill(batch)
         # One pass serves the observations and, with double targets, the next ones.
-        output = self._network.forward(inputs.with_next() if self._dqn.double else inputs.obs)
+        output = self._network.forward(inputs.with_next() if self.settings.double else inputs.obs)
         value = action_values(output, dueling=dueling)
         mask = self._encoder.mask(batch.next_obs)
         target = self._target(batch, value[:, rows:], mask)
@@ -59,8 +51,8 @@ class DQN(NumpyLearner):
         columns = np.arange(rows)
         error: F32 = value[chosen, columns] - target
         clipped = error
-        if self._dqn.huber_threshold is not None:
-            limit = np.float32(self._dqn.huber_threshold)
+        if self.settings.huber_threshold is not None:
+            limit = np.float32(self.settings.huber_threshold)
             clipped = np.minimum(np.maximum(error, -limit), limit)
         slope = clipped * numbers(batch.weight)
         loss = float(np.add.reduce(slope * (error - np.float32(0.5) * clipped))) / rows
@@ -85,8 +77,8 @@ class DQN(NumpyLearner):
             mask: ``[N, A]``, which next actions are allowed; None where all are.
         """
         output = self._target_network.forward(self._inputs.next_obs)
-        value = action_values(output, dueling=self._dqn.dueling)
-        judge = online if self._dqn.double else value
+        value = action_values(output, dueling=self.settings.dueling)
+        judge = online if self.settings.double else value
         if mask is not None:
             judge = np.where(mask.T, judge, np.float32(FORBIDDEN))
         best = judge.argmax(axis=0)
@@ -96,9 +88,9 @@ class DQN(NumpyLearner):
         return target
 
     def _step(self, policy: bool) -> None:
-        self._step_network("critics", self._dqn.learning_rate)
-        if (self._updates + 1) % self._dqn.target_interval == 0:
-            self._vectors.follow(self._dqn.target_rate)
+        self._step_network("critics", self.settings.learning_rate)
+        if (self._updates + 1) % self.settings.target_interval == 0:
+            self._vectors.follow(self.settings.target_rate)
 
 
 def action_values(output: F32, *, dueling: bool) -> F32:

@@ -40,7 +40,6 @@ class Distributional(EntropyLearner):
         self, settings: DistributionalBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._offset = np.float32(settings.variance_offset)
         self._target_policy = self._vectors.target_network("policy")
 
     def _target(self, batch: ReplayBatch) -> F32:
@@ -74,26 +73,17 @@ class Distributional(EntropyLearner):
 
 
 class DSAC(Distributional):
-    """Distributional soft actor-critic; implements `fast_core.algorithm.Algorithm`.
+    """Distributional soft actor-critic; implements `fast_core.algorithm.Algorithm`."""
 
-    Args:
-        settings: Hyper-parameters and network shapes.
-        environment: What is learned.
-        setup: The run.
-    """
-
-    def __init__(
-        self, settings: DSACConfig, environment: EnvironmentSpec, setup: LearnerSetup
-    ) -> None:
-        super().__init__(settings, environment, setup)
-        self._bound = np.float32(settings.return_bound)
+    settings: DSACConfig
 
     def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
         """The mean follows sampled returns; the deviation their bounded distance from it."""
         std = softplus(value[:, 1])
         return distribution_gradient(
             value, std, target[1], target[1], weight, delta,
-            bound=self._bound, scale=None, offset=self._offset,
+            bound=np.float32(self.settings.return_bound), scale=None,
+            offset=np.float32(self.settings.variance_offset),
         )  # fmt: skip
 
 
@@ -103,19 +93,9 @@ class DSACT(Distributional):
     The means follow expected next values (expected value substituting). How far a sampled return
     counts, and how large gradients are, follow running averages of each critic's deviation and
     variance (variance-based critic gradient adjusting), which are a part of the state.
-
-    Args:
-        settings: Hyper-parameters and network shapes.
-        environment: What is learned.
-        setup: The run.
     """
 
-    def __init__(
-        self, settings: DSACTConfig, environment: EnvironmentSpec, setup: LearnerSetup
-    ) -> None:
-        super().__init__(settings, environment, setup)
-        self._deviations = np.float32(settings.bound_deviations)
-        self._rate = settings.average_rate
+    settings: DSACTConfig
 
     def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
         """Gradients bounded and scaled by averages that include this batch."""
@@ -125,11 +105,11 @@ class DSACT(Distributional):
         seen[:, 1] = np.add.reduce(np.square(std), axis=1)
         seen *= np.float32(1.0 / std.shape[1])
         self._vectors.put_gradient("averages", seen.ravel())
-        average = self._averaged(seen)
+        average, offset = self._averaged(seen), np.float32(self.settings.variance_offset)
         losses = distribution_gradient(
             value, std, target[0], target[1], weight, delta,
-            bound=self._deviations * average[:, :1],
-            scale=average[:, 1:] + self._offset, offset=self._offset,
+            bound=np.float32(self.settings.bound_deviations) * average[:, :1],
+            scale=average[:, 1:] + offset, offset=offset,
         )  # fmt: skip
         losses.metrics["average_std"] = float(average[0, 0])
         return losses
@@ -139,7 +119,7 @@ class DSACT(Distributional):
         if self._updates == 0:
             return seen
         average = self._vectors.numbers("averages").reshape(-1, 2)
-        return running_average(average, seen, self._rate)
+        return running_average(average, seen, self.settings.average_rate)
 
     def _step(self, policy: bool) -> None:
         # By what all optimizers saw, where there are several.

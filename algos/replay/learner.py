@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -54,20 +54,23 @@ class Losses:
     metrics: dict[str, float]
 
 
-class ReplayLearner(ABC):
+Settings = TypeVar("Settings", bound=ReplaySettings)
+
+
+class ReplayLearner(ABC, Generic[Settings]):
     """Implements `fast_core.algorithm.Algorithm` for batches from replay.
 
     Args:
         settings: Hyper-parameters; they are never part of the state.
         environment: What is learned.
         setup: The run; its seed makes the first parameters and the learner's noise.
-        delay: Steps of the critics for one of the policy and the targets.
-        actions: Numbers of an action that critics take.
 
     The settings' layout has what only a policy's step changes last, beginning with the group
     ``policy``; what lies before it changes with every step.
 
     Attributes:
+        settings: Hyper-parameters, as they are now.
+        environment: What is learned.
         acting: Parts that policies need, beside what all see through.
         judging: Parts that say what those that act are worth, for who watches.
     """
@@ -77,21 +80,19 @@ class ReplayLearner(ABC):
     _vectors: Vectors
 
     def __init__(
-        self,
-        settings: ReplaySettings,
-        environment: EnvironmentSpec,
-        setup: LearnerSetup,
-        *,
-        delay: int = 1,
-        actions: int = 0,
+        self, settings: Settings, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
-        layout = settings.layout(environment)
-        self._settings, self._layout, self._delay = settings, layout, delay
+        self.settings, self.environment = settings, environment
+        self._layout = settings.layout(environment)
+        # Steps of the critics for one of the policy and the targets, where there are both.
+        self._delay = getattr(settings, "policy_delay", 1)
+        # Numbers of an action that critics take.
+        self._actions = environment.action.size if environment.action.kind == "box" else 0
         self._seed = setup.seed
         self.reseed(0)
         self._encoder = ObservationEncoder(environment, settings.images(environment))
         how = settings.normalization(environment)
-        self._allocate(environment, setup, actions, None if how is None else how.limit)
+        self._allocate(environment, setup, None if how is None else how.limit)
         self._observed = None
         if how is not None:
             self._observed = ObservedRows(
@@ -105,13 +106,13 @@ class ReplayLearner(ABC):
         self._losses: Losses | None = None
         self._env_steps = 0
 
-    def change(self, settings: ReplaySettings) -> None:
+    def change(self, settings: Settings) -> None:
         """See `fast_core.algorithm.Changeable`."""
-        self._settings = settings
+        self.settings = settings
 
     @abstractmethod
     def _allocate(
-        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+        self, environment: EnvironmentSpec, setup: LearnerSetup, limit: float | None
     ) -> None:
         """Make the vectors with their first values, and what takes batches.
 
@@ -206,7 +207,7 @@ class ReplayLearner(ABC):
     def _read(self, batch: ReplayBatch, turn: int | None) -> None:
         """Take note of the run's progress."""
         self._env_steps, self._turn = batch.env_steps, turn
-        if self._settings.learning_rate_schedule == "linear":
+        if self.settings.learning_rate_schedule == "linear":
             # Of the horizon, where the round that granted the step began, as PPO counts: at its
             # end the last round would learn nothing.
             before = max(0, batch.env_steps - self._rows) / max(1, batch.env_steps)
@@ -241,7 +242,7 @@ class ReplayLearner(ABC):
         self._nonfinite_in_a_row = 0
         metrics = losses.metrics
         metrics["gradient_norm"] = norm
-        metrics["learning_rate"] = self._settings.learning_rate * self._left
+        metrics["learning_rate"] = self.settings.learning_rate * self._left
         metrics["nonfinite_updates"] = float(self._nonfinite_updates)
         priority = losses.error if len(losses.error) else None
         return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
@@ -279,7 +280,7 @@ class ReplayLearner(ABC):
     def _count_nonfinite(self) -> None:
         self._nonfinite_updates += 1
         self._nonfinite_in_a_row += 1
-        if self._nonfinite_in_a_row >= self._settings.nonfinite_limit:
+        if self._nonfinite_in_a_row >= self.settings.nonfinite_limit:
             raise TrainingDiverged(
                 f"{self._nonfinite_in_a_row} updates in a row were NaN or infinite, as many as "
                 f"algorithm.nonfinite_limit allows (after {self._env_steps} env steps, "
@@ -311,7 +312,7 @@ class ReplayLearner(ABC):
 
     def _exploration(self) -> float:
         """How much policies explore, by the env steps behind the last batch."""
-        return self._settings.exploration(max(self._updates, self._begun), self._env_steps)
+        return self.settings.exploration(max(self._updates, self._begun), self._env_steps)
 
     # --- state ---------------------------------------------------------------------------------
 
@@ -321,7 +322,7 @@ class ReplayLearner(ABC):
         targets = [p for group in self._layout.targets for p in group.parameters]
         observed = {} if self._observed is None else {"observations": self._observed.state_dict()}
         # Where gradients of other optimizers may be applied before one of its own was made.
-        falls = self._settings.learning_rate_schedule == "linear"
+        falls = self.settings.learning_rate_schedule == "linear"
         left = {"learning_rate_left": self._left} if falls else {}
         begun = {"begun": True} if self._begun else {}
         return {
@@ -355,7 +356,7 @@ class ReplayLearner(ABC):
         """
         if state.get("format") != STATE_FORMAT or "targets" not in state:
             raise CheckpointError(
-                f"algorithm.name {self._settings.name!r} loads states of format {STATE_FORMAT} "
+                f"algorithm.name {self.settings.name!r} loads states of format {STATE_FORMAT} "
                 f"with target networks; got format {state.get('format')!r} with "
                 f"{sorted(state)}. Resume with the algorithm and the FastLoop version that wrote "
                 "the checkpoint."
@@ -381,7 +382,7 @@ class ReplayLearner(ABC):
         )
         if self._observed is not None:
             self._observed.load_state_dict(state["observations"])
-        if self._settings.learning_rate_schedule == "linear":
+        if self.settings.learning_rate_schedule == "linear":
             self._left = float(state.get("learning_rate_left", 1.0))
         self._updates, self._begun = int(state["updates"]), bool(state.get("begun"))
         self._nonfinite_updates = int(state["nonfinite_updates"])
@@ -424,7 +425,7 @@ class ReplayLearner(ABC):
         return self._rng.standard_normal(shape, np.float32)
 
 
-class NumpyLearner(ReplayLearner):
+class NumpyLearner(ReplayLearner[Settings]):
     """A learner on the CPU whose losses and gradients are written by hand.
 
     Raises:
@@ -434,9 +435,9 @@ class NumpyLearner(ReplayLearner):
     _vectors: NumpyVectors
 
     def _allocate(
-        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+        self, environment: EnvironmentSpec, setup: LearnerSetup, limit: float | None
     ) -> None:
-        settings = self._settings
+        settings = self.settings
         if settings.learns_with_torch(environment, setup):
             raise ConfigError(
                 f"{type(self).__name__} of algorithm.name {settings.name!r} computes in NumPy, on "
@@ -447,7 +448,7 @@ class NumpyLearner(ReplayLearner):
         flat = draw_values(self._layout, setup.seed)
         self._vectors = NumpyVectors(self._layout, flat, epsilon=settings.adam_epsilon)
         scaling = None if limit is None else self._vectors.scaling(limit)
-        self._inputs = CriticInputs(self._encoder, actions, scaling)
+        self._inputs = CriticInputs(self._encoder, self._actions, scaling)
 
     def _gradient_norm(self, stop: int) -> float:
         vectors, start, lengths = self._vectors, 0, []
@@ -461,7 +462,7 @@ class NumpyLearner(ReplayLearner):
 
     def _step_network(self, name: str, learning_rate: float) -> None:
         """Step a network along a gradient no longer than is allowed."""
-        longest, scale = self._settings.max_grad_norm, 1.0
+        longest, scale = self.settings.max_grad_norm, 1.0
         if longest is not None:
             norm = self._vectors.gradient_norm(self._layout.groups[name].place)
             scale = min(1.0, longest / (norm + 1e-6))

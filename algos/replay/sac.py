@@ -11,12 +11,11 @@ import numpy as np
 from fast_core.algorithm import LearnerSetup, ReplayBatch
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
-from fast_core.algos.replay.box_blueprint import SquashedBlueprint
+from fast_core.algos.replay.box_blueprint import BoxBlueprint, SquashedBlueprint
 from fast_core.algos.replay.box_learner import BoxLearner, least_value, mean_value, squared_errors
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses
 from fast_core.algos.replay.sac_config import SACConfig
-from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.temperature import Temperature
 from fast_core.spec import EnvironmentSpec
 
@@ -34,11 +33,11 @@ class EntropyLearner(BoxLearner):
         self, settings: SquashedBlueprint, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
-        self._distribution = SquashedGaussian(self._actions.size)
-        self._temperature = Temperature(settings, self._actions.size, self._vectors)
+        self._distribution = SquashedGaussian(self._actions)
+        self._temperature = Temperature(settings, self._actions, self._vectors)
         self._log_prob: F32 = np.empty(0, np.float32)
 
-    def change(self, settings: ReplaySettings) -> None:
+    def change(self, settings: BoxBlueprint) -> None:
         """See `fast_core.algorithm.Changeable`."""
         assert isinstance(settings, SquashedBlueprint)
         super().change(settings)
@@ -46,7 +45,7 @@ class EntropyLearner(BoxLearner):
 
     def _sample(self, output: F32) -> tuple[F32, F32]:
         """Actions ``[A, N]`` and their log-probabilities ``[N]``."""
-        noise = self._normal(self._actions.size, output.shape[1])
+        noise = self._normal(self._actions, output.shape[1])
         return self._distribution.sample(output, noise)
 
     def _act(self, output: F32) -> F32:
@@ -70,26 +69,17 @@ class EntropyLearner(BoxLearner):
 
 
 class SAC(EntropyLearner):
-    """Soft actor-critic; implements `fast_core.algorithm.Algorithm`.
+    """Soft actor-critic; implements `fast_core.algorithm.Algorithm`."""
 
-    Args:
-        settings: Hyper-parameters and network shapes.
-        environment: What is learned; `SACConfig.check` has accepted it.
-        setup: The run.
-    """
-
-    def __init__(
-        self, settings: SACConfig, environment: EnvironmentSpec, setup: LearnerSetup
-    ) -> None:
-        super().__init__(settings, environment, setup)
-        self._in_target = settings.critics_in_target
+    settings: SACConfig
 
     def _target(self, batch: ReplayBatch) -> F32:
         """Soft value targets ``[N]``: equation 3, over n steps."""
         action, log_prob = self._sample(self._policy.forward(self._inputs.next_obs)[0])
         values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
-        if self._in_target is not None and self._in_target < len(values):
-            values = values[self._rng.choice(len(values), self._in_target, replace=False)]
+        some = self.settings.critics_in_target
+        if some is not None and some < len(values):
+            values = values[self._rng.choice(len(values), some, replace=False)]
         target: F32 = np.minimum.reduce(values, axis=0)
         target -= np.float32(self._temperature.value) * log_prob
         target *= numbers(batch.discount)
@@ -102,4 +92,5 @@ class SAC(EntropyLearner):
 
     def _policy_value(self, value: F32, delta: F32) -> float:
         """The least value, or with random subsets in targets the mean (REDQ, algorithm 1)."""
-        return (least_value if self._in_target is None else mean_value)(value, delta)
+        joined = mean_value if self.settings.averages_critics() else least_value
+        return joined(value, delta)

@@ -27,21 +27,22 @@ class TD3(BoxLearner):
         setup: The run.
     """
 
+    settings: TD3Config
+
     def __init__(
         self, settings: TD3Config, environment: EnvironmentSpec, setup: LearnerSetup
     ) -> None:
         super().__init__(settings, environment, setup)
         self._target_policy = self._vectors.target_network("policy")
-        self._noise, self._limit = settings.smoothing_noise, np.float32(settings.smoothing_limit)
         self._action: F32 = np.empty((0, 0), np.float32)
 
     def _target(self, batch: ReplayBatch) -> F32:
         """Clipped double Q-learning with smoothed actions ``[N]``: equations 10 and 14."""
         action: F32 = np.tanh(self._target_policy.forward(self._inputs.next_obs)[0])
-        if self._noise > 0.0:
-            noise = self._normal(*action.shape)
-            noise *= np.float32(self._noise)
-            action += np.minimum(np.maximum(noise, -self._limit, out=noise), self._limit)
+        if self.settings.smoothing_noise > 0.0:
+            noise, limit = self._normal(*action.shape), np.float32(self.settings.smoothing_limit)
+            noise *= np.float32(self.settings.smoothing_noise)
+            action += np.minimum(np.maximum(noise, -limit, out=noise), limit)
             np.minimum(np.maximum(action, -ONE, out=action), ONE, out=action)
         values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
         target: F32 = np.minimum.reduce(values, axis=0)

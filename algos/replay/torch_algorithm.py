@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
 from fast_core.algos.nets_torch.staging import Download
-from fast_core.algos.replay.learner import Losses, ReplayLearner, draw_values
+from fast_core.algos.replay.learner import Losses, ReplayLearner, Settings, draw_values
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_batches import Batches, TorchBatch
 from fast_core.algos.replay.torch_networks import (
@@ -91,10 +91,7 @@ class _Said:
         return Losses(host[first:], metrics), float(host[0]), bool(host[1])
 
 
-Settings = TypeVar("Settings")
-
-
-class TorchAlgorithm(ReplayLearner, Generic[Settings]):
+class TorchAlgorithm(ReplayLearner[Settings]):
     """A learner from replay; a subclass has `modules` and `loss`.
 
     Args:
@@ -117,20 +114,6 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     online: Networks
     target: Networks
     _vectors: TorchVectors
-
-    def __init__(
-        self, settings: Settings, environment: EnvironmentSpec, setup: LearnerSetup
-    ) -> None:
-        self.settings, self.environment = settings, environment
-        delay = getattr(settings, "policy_delay", 1)
-        actions = environment.action.size if environment.action.kind == "box" else 0
-        assert isinstance(settings, ReplaySettings), "settings are those of a replay algorithm"
-        super().__init__(settings, environment, setup, delay=delay, actions=actions)
-
-    def change(self, settings: Any) -> None:
-        """See `fast_core.algorithm.Changeable`."""
-        self.settings = settings
-        super().change(settings)
 
     # --- for subclasses ------------------------------------------------------------------------
 
@@ -184,7 +167,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
 
     def learning_rate(self, part: str) -> float:
         """Step size of a part."""
-        return self._settings.learning_rate
+        return self.settings.learning_rate
 
     @property
     def policy_is_due(self) -> bool:
@@ -196,14 +179,13 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
     @classmethod
     def build(
         cls,
-        settings: ReplaySettings,
+        settings: Settings,
         environment: EnvironmentSpec,
         *,
         seed: int,
         bf16: bool = False,
     ) -> Networks:
         """All networks; the same seed gives the same bits. This is the one place."""
-        given: Any = settings  # of the type that the subclass names
         random = any(module.random for module in environment.modules)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -212,20 +194,20 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
             if is_own(settings.network):
                 shape = own_shape(settings.network, settings.network_kwargs, environment)
                 if cls.replaced and takes_actions(shape):
-                    parts = cls.own_modules(given, environment, shape, apart)
+                    parts = cls.own_modules(settings, environment, shape, apart)
                     return Networks(None, parts, raw=True, bf16=bf16, random=random)
                 encoder, seen = OwnEncoder(shape, apart), width(shape)
             else:
                 found = settings.encoder(environment)
                 encoder = None if found is None else Convolutions(found)
                 seen = settings.network_inputs(environment)
-            parts = cls.modules(given, environment, seen)
+            parts = cls.modules(settings, environment, seen)
             return Networks(encoder, parts, bf16=bf16, random=random)
 
     def _allocate(
-        self, environment: EnvironmentSpec, setup: LearnerSetup, actions: int, limit: float | None
+        self, environment: EnvironmentSpec, setup: LearnerSetup, limit: float | None
     ) -> None:
-        settings, bf16 = self._settings, setup.precision == "bf16"
+        settings, bf16 = self.settings, setup.precision == "bf16"
         looked_at = settings.modules(environment)
         environment = msgspec.structs.replace(environment, modules=looked_at)
         sequence = np.random.SeedSequence(setup.seed, spawn_key=(FIRST,))
@@ -250,7 +232,7 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
             if part not in groups or shapes != [p.shape for p in groups[part].parameters]:
                 raise ConfigError(
                     f"modules of {type(self).__name__} must make the networks that "
-                    f"{type(self._settings).__name__} lays out; {part!r} is another one. Set "
+                    f"{type(self.settings).__name__} lays out; {part!r} is another one. Set "
                     "always_torch = True in the settings, so that the modules alone say what "
                     "there is."
                 )
@@ -363,11 +345,11 @@ class TorchAlgorithm(ReplayLearner, Generic[Settings]):
         stepped = [g.name for g in groups if g.place.stop <= stop and not g.statistic]
         for name in stepped:
             if not isinstance(self.online.parts[name], Numbers):  # a temperature is no network
-                vectors.limit(name, self._settings.max_grad_norm)
+                vectors.limit(name, self.settings.max_grad_norm)
         for name in stepped:
             vectors.step(name, self.learning_rate(name))
         if policy and self._targets_are_due:
-            vectors.follow(self._settings.target_rate)
+            vectors.follow(self.settings.target_rate)
 
     @property
     def _targets_are_due(self) -> bool:

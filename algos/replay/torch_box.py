@@ -119,10 +119,6 @@ class TorchBox(TorchAlgorithm[Any]):
         """What all critics say."""
         return networks("critics", networks.see(rows), action)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._actions = self.environment.action.size
-
     def loss(self, batch: TorchBatch) -> Loss:
         """The critics', and where it is due the policy's."""
         online, metrics = self.online, dict[str, Tensor]()
@@ -236,10 +232,6 @@ class TorchEntropy(TorchBox):
             temperature.values.fill_(math.log(first))
         return super()._named(settings, critics, policy) | {"temperature": temperature}
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._in_target = getattr(self.settings, "critics_in_target", None)
-
     def change(self, settings: Any) -> None:
         """See `fast_core.algorithm.Changeable`; a temperature that is learned goes on from here."""
         super().change(settings)
@@ -290,14 +282,15 @@ class TorchSAC(TorchEntropy):
         online, target = self.online, self.target
         drawn = self._sample(online("policy", online.see(batch.next_obs)))
         value = target("critics", target.see(batch.next_obs), drawn.action)[..., 0]
-        if self._in_target is not None and self._in_target < len(value):
-            chosen = self._rng.choice(len(value), self._in_target, replace=False)
+        some = self.settings.critics_in_target
+        if some is not None and some < len(value):
+            chosen = self._rng.choice(len(value), some, replace=False)
             value = value.index_select(0, self._upload(np.asarray(chosen, np.int64)))
         soft = value.amin(0) - self._temperature * drawn.log_prob
         return batch.reward + batch.discount * soft
 
     def _judged(self, value: Tensor, delta: Tensor) -> Tensor:
-        if self._in_target is None:
+        if not self.settings.averages_critics():
             return super()._judged(value, delta)
         delta.fill_(-1.0 / value.numel())
         return value.mean()
