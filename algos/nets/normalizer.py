@@ -14,8 +14,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from fast_core.algorithm import Array
+from fast_core.algorithm import ORIGIN, Array
 from fast_core.algos.nets.networks import F32
+from fast_core.spec import FieldSpec
 
 F64 = NDArray[np.float64]
 VARIANCE_FLOOR = 1e-8
@@ -120,6 +121,12 @@ class Normalization:
 
     limit: float
     centred: bool = False
+
+    def fields(self, numbers: int) -> list[FieldSpec]:
+        """The statistics of so many numbers, as they follow a policy's parameters."""
+        names = ["observation.mean", "observation.inverse_std"]
+        fields = [FieldSpec(name, (numbers,), "float32") for name in names]
+        return [*fields, *([FieldSpec(ORIGIN, (2, numbers), "float32")] if self.centred else [])]
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fast_core.algorithm import Array
+from fast_core.algorithm import Array, PolicySetup
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.nets.normalizer import Scaling
-from fast_core.algos.nets.observations import ObservationEncoder
-from fast_core.algos.nets_torch.networks import Rows
-from fast_core.algos.replay.actors import take_statistics
+from fast_core.algos.nets_torch.policy_inputs import TorchInputs
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_algorithm import torch_learner
 from fast_core.spec import EnvironmentSpec
@@ -29,9 +26,8 @@ class ModuleCritics:
 
     def __init__(self, settings: ReplaySettings, environment: EnvironmentSpec) -> None:
         self._settings, self._learner = settings, torch_learner(settings)
-        self._encoder = ObservationEncoder(environment, settings.images(environment))
-        self._how = settings.normalization(environment)
-        self._scaling: Scaling | None = None
+        how, images = settings.normalization(environment), settings.images(environment)
+        self._inputs = TorchInputs(environment, images, how, PolicySetup("torch"))
         self._networks = self._learner.build(settings, environment, seed=0)
         modules = settings.modules(environment)
         # In the order in which they travel: what acts, then what only judges.
@@ -46,8 +42,7 @@ class ModuleCritics:
     def load(self, parameters: Sequence[Array]) -> None:
         """See `Critics`."""
         first = len(parameters) - len(self._judging)
-        acting = list(parameters[: first - 1])  # without the share of exploration
-        self._scaling = take_statistics(acting, self._how, self._encoder)
+        acting = self._inputs.take(parameters[: first - 1])  # without the share of exploration
         arrays = [*acting, *parameters[first:]]
         with torch.no_grad():
             for tensor, array in zip([*self._acting, *self._judging], arrays, strict=True):
@@ -56,12 +51,8 @@ class ModuleCritics:
     def __call__(self, obs: Array, actions: F32) -> F32:
         """See `Critics`."""
         many = np.repeat(obs, len(actions), axis=0)
-        vector = self._encoder.vector(many)
-        if self._scaling is not None:
-            vector = self._scaling(vector)
-        images = tuple(torch.from_numpy(np.array(i)) for i in self._encoder.images(many))
-        rows = Rows(torch.from_numpy(np.array(vector)), images)
         with torch.inference_mode():
+            rows = self._inputs.rows(many)
             said = self._learner.judge(
                 self._settings, self._networks, rows, torch.from_numpy(np.array(actions))
             )

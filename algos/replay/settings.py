@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 
 from fast_core.algorithm import (
-    ORIGIN,
     Algorithm,
     Array,
     Backend,
@@ -287,12 +286,9 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             parameters = () if encoder is None else encoder.parameters("encoder", 0)
             parameters += self.policy_shape(environment).parameters("policy", 0)
             fields = [FieldSpec(p.name, p.shape, "float32") for p in parameters]
-        numbers, how = self.normalized_numbers(environment), self.normalization(environment)
+        how = self.normalization(environment)
         if how is not None:
-            fields.append(FieldSpec("observation.mean", (numbers,), "float32"))
-            fields.append(FieldSpec("observation.inverse_std", (numbers,), "float32"))
-            if how.centred:
-                fields.append(FieldSpec(ORIGIN, (2, numbers), "float32"))
+            fields += how.fields(self.normalized_numbers(environment))
         return (*fields, EXPLORATION)
 
     def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:

@@ -14,7 +14,6 @@ import numpy as np
 from msgspec import Meta
 
 from fast_core.algorithm import (
-    ORIGIN,
     Algorithm,
     Array,
     Backend,
@@ -28,7 +27,7 @@ from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.adam import Schedule
 from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
-from fast_core.algos.nets.normalizer import Centering
+from fast_core.algos.nets.normalizer import Centering, Normalization
 from fast_core.algos.nets.observations import encoded_size, encodes_wide
 from fast_core.algos.nets.own_shape import (
     Arguments,
@@ -284,12 +283,8 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
             for parameter in parameter_layout(shape)
             if parameter.belongs_to_policy
         ]
-        if self._normalizes(shape):
-            fields.append(FieldSpec("observation.mean", (shape.inputs,), "float32"))
-            fields.append(FieldSpec("observation.inverse_std", (shape.inputs,), "float32"))
-        if shape.centred:
-            fields.append(FieldSpec(ORIGIN, (2, shape.inputs), "float32"))
-        return tuple(fields)
+        how = self._normalization(shape)
+        return (*fields, *([] if how is None else how.fields(shape.inputs)))
 
     def updates_granted(self, rows: int) -> int:
         """Optimizer steps of one ticket of ``rows`` rows."""
@@ -314,14 +309,14 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
         """Build a policy; only the torch backend imports torch."""
         shape = self.shape(environment)
-        limit = self.observation_clip if self._normalizes(shape) else None
+        how = self._normalization(shape)
         if setup.backend == "numpy":
             from fast_core.algos.rollouts.policies import NumpyPolicy
 
-            return NumpyPolicy(shape, environment, limit)
+            return NumpyPolicy(shape, environment, how)
         from fast_core.algos.rollouts.torch_policy import TorchPolicy
 
-        return TorchPolicy(shape, environment, limit, setup)
+        return TorchPolicy(shape, environment, how, setup)
 
     def policy_module(self, environment: EnvironmentSpec, parameters: Sequence[Array]) -> object:
         """The torch policy, whichever acts."""
@@ -344,14 +339,19 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
         from fast_core.algos.rollouts.thinking import ActorCriticThinker
 
         shape, backend = self.shape(environment), self.policy_backend(environment)
-        limit = self.observation_clip if self._normalizes(shape) else None
         return ActorCriticThinker(
-            shape, environment, backend, observation_clip=limit, scaled=self.normalize_rewards
+            shape,
+            environment,
+            backend,
+            how=self._normalization(shape),
+            scaled=self.normalize_rewards,
         )
 
-    def _normalizes(self, shape: NetworkShape) -> bool:
-        """Whether there are numbers to normalise; images are scaled by 1/255 always."""
-        return self.normalize_observations and shape.inputs > 0
+    def _normalization(self, shape: NetworkShape) -> Normalization | None:
+        """How numbers are normalised; None where none are. Images are scaled by 1/255 always."""
+        if not (self.normalize_observations and shape.inputs):
+            return None
+        return Normalization(self.observation_clip, shape.centred)
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner for tickets of ``setup.rows`` rows.

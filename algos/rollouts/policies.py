@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -11,30 +12,29 @@ from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import make_distribution
 from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
-from fast_core.algos.nets.normalizer import normalise
-from fast_core.algos.nets.observations import Bool, ObservationEncoder
+from fast_core.algos.nets.normalizer import Normalization
+from fast_core.algos.nets.observations import Bool
+from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.errors import ConfigError
 from fast_core.spec import EnvironmentSpec
 
+Inputs = TypeVar("Inputs", bound=PolicyInputs)
 
-class ActorPolicy:
+
+class ActorPolicy(Generic[Inputs]):
     """What all policies of an actor-critic share; a subclass has the network.
 
     Args:
         shape: The actor-critic network; its value part is not used.
         environment: What it acts in.
-        observation_clip: Limit of normalised observations, or None where observations are
-            not normalised; otherwise mean and inverse deviation follow the network's
-            parameters in `load`, and their origin where the shape is centred.
+        inputs: Takes observations. Statistics follow the network's
+            parameters in `load`.
     """
 
-    def __init__(
-        self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
-    ) -> None:
-        self._encoder = ObservationEncoder(environment, shape.images)
+    def __init__(self, shape: NetworkShape, environment: EnvironmentSpec, inputs: Inputs) -> None:
+        self._inputs = inputs
         self._masked = environment.action_mask is not None
-        self._clip = observation_clip
         self._action_shape = environment.action.shape
         self._environment_action = ActionMap(environment.action, stretch=shape.stretched)
         self._layout = parameter_layout(shape)
@@ -42,21 +42,11 @@ class ActorPolicy:
         self._flat: F32 = np.zeros(self._layout[-1].end, np.float32)
         self._views = {p.name: p.view(self._flat) for p in self._parameters}
         self._distribution = make_distribution(shape, self._views.get("policy.log_std"))
-        self._mean: F32 = np.zeros(shape.inputs, np.float32)
-        self._inverse_std: F32 = np.ones(shape.inputs, np.float32)
-        self._origin: F32 | None = (
-            np.zeros((2, shape.inputs), np.float32) if shape.centred else None
-        )
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
-        statistics = [] if self._clip is None else [self._mean, self._inverse_std]
-        if self._origin is not None:
-            statistics.append(self._origin)
-        for target, source in zip([*self._views.values(), *statistics], parameters, strict=True):
+        for target, source in zip(self._views.values(), self._inputs.take(parameters), strict=True):
             target[...] = source
-        if self._origin is not None:
-            self._encoder.centre(self._origin)
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
@@ -78,16 +68,9 @@ class ActorPolicy:
         """Stretch and clip to the box, or count from the space's first choices."""
         return self._environment_action(action)
 
-    def _numbers(self, obs: Array) -> F32:
-        """The numbers of observations as the network takes them, ``[B, in]``."""
-        x = self._encoder.vector(obs)
-        if self._clip is not None:
-            x = normalise(x, self._mean, self._inverse_std, self._clip)
-        return x
-
     def _mask(self, obs: Array) -> Bool | None:
         """Which actions are allowed, ``[A, B]``."""
-        mask = self._encoder.mask(obs)
+        mask = self._inputs.encoder.mask(obs)
         return None if mask is None else mask.T
 
     def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
@@ -102,25 +85,25 @@ class ActorPolicy:
         return state  # type: ignore[return-value]
 
 
-class NumpyPolicy(ActorPolicy):
+class NumpyPolicy(ActorPolicy[PolicyInputs]):
     """The actor of an MLP actor-critic, with or without memory."""
 
     def __init__(
-        self, shape: NetworkShape, environment: EnvironmentSpec, observation_clip: float | None
+        self, shape: NetworkShape, environment: EnvironmentSpec, how: Normalization | None
     ) -> None:
         if shape.images:
             raise ConfigError(
                 f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
                 "Use auto or torch, or algorithm.network: mlp."
             )
-        super().__init__(shape, environment, observation_clip)
+        super().__init__(shape, environment, PolicyInputs(environment, (), how))
         self._torso = make_torso(shape, self._flat, only=0)
         self._memory = None if shape.memory is None else Memory(shape.memory, self._views)
         self._head = self._views["policy.head.weight"]
         self._head_bias = self._views["policy.head.bias"][:, None]
 
     def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
-        features: F32 = self._torso.forward(self._numbers(obs).T)[0]
+        features: F32 = self._torso.forward(self._inputs.numbers(obs).T)[0]
         after = None
         if self._memory is not None:
             features, after = self._memory.step(features, self._checked(state))

@@ -12,8 +12,8 @@ from fast_core.algos.nets.action_map import ActionMap, in_units
 from fast_core.algos.nets.distributions import probabilities
 from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
-from fast_core.algos.nets.normalizer import normalise
-from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.normalizer import Normalization
+from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
@@ -82,7 +82,7 @@ class ActorCriticThinker:
         shape: The actor-critic.
         environment: What it acts in.
         backend: Library of its forward pass.
-        observation_clip: Limit of normalised observations; None where they are not normalised.
+        how: How observations are normalised; None where they are not.
         scaled: Whether values are of rewards divided by a running deviation, which comes last.
     """
 
@@ -92,46 +92,38 @@ class ActorCriticThinker:
         environment: EnvironmentSpec,
         backend: Backend,
         *,
-        observation_clip: float | None,
+        how: Normalization | None,
         scaled: bool,
     ) -> None:
         layout = parameter_layout(shape)
         flat: F32 = np.zeros(layout[-1].end, np.float32)
-        self._shape, self._clip = shape, observation_clip
+        self._shape = shape
         self._heads: Heads = own(_HEADS[backend])(shape, flat)
-        self._encoder = ObservationEncoder(environment, shape.images)
-        self._statistics: list[F32] = []
-        if observation_clip is not None:
-            self._statistics = [np.zeros(shape.inputs, np.float32) for _ in range(2)]
-        if shape.centred:
-            self._statistics.append(np.zeros((2, shape.inputs), np.float32))
+        self._inputs = PolicyInputs(environment, shape.images, how)
         acting = [p.view(flat) for p in layout if p.belongs_to_policy]
         judging = [p.view(flat) for p in layout if not p.belongs_to_policy]
         self._scale: F32 = np.ones(1, np.float32)
-        self._targets = [*acting, *self._statistics, *judging, *([self._scale] if scaled else [])]
+        self._targets = [*acting, *judging, *([self._scale] if scaled else [])]
+        self._acting = len(acting) + self._inputs.statistics
         self._log_std = next((p.view(flat) for p in layout if p.name == "policy.log_std"), None)
         self._map = ActionMap(environment.action, stretch=shape.stretched)
 
     def load(self, parameters: Sequence[Array]) -> None:
         """Use these parameters from now on; they are copied."""
-        for target, source in zip(self._targets, parameters, strict=True):
+        acting, rest = parameters[: self._acting], parameters[self._acting :]
+        for target, source in zip(self._targets, [*self._inputs.take(acting), *rest], strict=True):
             target[...] = source
-        if self._shape.centred:
-            self._encoder.centre(self._statistics[-1])
         self._heads.loaded()
 
     def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
         """Value, and probabilities or mean and deviation; see `fast_core.algorithm.Thinker`."""
-        vector = self._encoder.vector(obs)
-        if self._clip is not None:
-            mean, inverse_std = self._statistics[:2]
-            vector = normalise(vector, mean, inverse_std, self._clip)
-        output, value = self._heads(vector, self._encoder.images(obs), state)
+        encoder = self._inputs.encoder
+        output, value = self._heads(self._inputs.numbers(obs), encoder.images(obs), state)
         expected = float(value[0]) / float(self._scale[0])
         if self._log_std is not None:
             mean, std = in_units(self._map, output[:, 0], np.exp(self._log_std))
             return Thoughts(expected, mean=mean, std=std)
-        mask = self._encoder.mask(obs)
+        mask = encoder.mask(obs)
         counts = self._shape.choices or (len(output),)
         chances = probabilities(output, counts, None if mask is None else mask.T)
         return Thoughts(expected, [each[:, 0] for each in chances])
