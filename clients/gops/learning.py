@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from fast_core.clients.gops.hosts import Columns, Samples, opened
-from fast_core.clients.gops.optimizers import Optimizers
 from fast_core.clients.gops.records import Records
 from fast_core.clients.gops.weights import Flat, Gops, Tensors
 
@@ -142,6 +141,9 @@ class Learner:
         prioritized: Callable[[Any, Any], None] | None,
         cuda: bool,
         training: Callable[[], Any] = contextlib.nullcontext,
+        part: str | None = None,
+        step: Callable[[Gops, int, Callable[[], Any]], list[Any]] | None = None,
+        sample: Callable[[], Any] | None = None,
     ) -> None:
         """Take it.
 
@@ -151,9 +153,16 @@ class Learner:
             prioritized: Takes rows and priorities, where it tells them.
             cuda: Whether batches go to the GPU.
             training: Gives the context in which it trains.
+            part: What of its networks is published for samplers in other processes; None: nothing.
+            step: Takes a step with what copies of the algorithm compute: a method of `Optimizers`.
+                None: the algorithm does all.
+            sample: Draws a further batch for them, since several are computed side by side.
         """
         self._alg, self._run = alg, run
         self._prioritized, self._cuda, self._training = prioritized, cuda, training
+        self._step, self._sample = step, sample
+        if part is not None:
+            self.get_weights: Callable[[], Flat] = Tensors(alg.networks, part).flat
 
     def train(self, batch: Any) -> None:
         """One update; none beyond the last that GOPS would make."""
@@ -169,7 +178,11 @@ class Learner:
         self._run.interrupt()
 
     def update(self, batch: Any) -> Any:
-        """Make it, and give its figures."""
+        """Make it, and give its figures; of several copies the last one's."""
+        if self._step is not None and self._sample is not None:
+            given = itertools.chain([batch], iter(self._sample, None))
+            told = self._step(self._alg, self._run.iteration, lambda: next(given))
+            return [self.figures(each) for each in told][-1]
         if self._cuda:
             for name, value in batch.items():
                 batch[name] = value.cuda()
@@ -187,49 +200,3 @@ class Learner:
         told, rows, priorities = told
         self._prioritized(rows, priorities)
         return told
-
-
-class PublishingLearner(Learner):
-    """One whose samplers are in other processes."""
-
-    def __init__(self, part: str, *given: Any, **rest: Any) -> None:
-        """Publish this part of its networks; ``given`` and ``rest`` are as of `Learner`."""
-        super().__init__(*given, **rest)
-        self.get_weights: Callable[[], Flat] = Tensors(self._alg.networks, part).flat
-
-
-class GradientLearner(Learner):
-    """One that takes the steps alone: copies of the algorithm compute the gradients."""
-
-    def __init__(
-        self,
-        optimizers: Optimizers,
-        sample: Callable[[], Any],
-        averages: bool,
-        alg: Gops,
-        run: Run,
-        **rest: Any,
-    ) -> None:
-        """Take them.
-
-        Args:
-            optimizers: The copies.
-            sample: Draws a further batch, since several are computed side by side.
-            averages: Whether a step averages a gradient of each copy.
-            alg: What takes the steps.
-            run: As of `Learner`.
-            **rest: Likewise.
-        """
-        super().__init__(alg, run, **rest)
-        self._optimizers, self._sample, self._averages = optimizers, sample, averages
-
-    def update(self, batch: Any) -> Any:
-        """Begin with ``batch``, and take a step with what is computed next."""
-        given = itertools.chain([batch], iter(self._sample, None))
-        step = self._optimizers.averaged_step if self._averages else self._optimizers.step
-        told = step(self._alg, self._run.iteration, lambda: next(given))
-        return [self.figures(each) for each in told][-1]
-
-
-class PublishingGradientLearner(PublishingLearner, GradientLearner):
-    """Both."""

@@ -17,14 +17,7 @@ import torch
 
 from fast_core.clients.gops.evaluation import Evaluations
 from fast_core.clients.gops.hosts import Collector, Work, make_collector
-from fast_core.clients.gops.learning import (
-    GradientLearner,
-    Learner,
-    OwnSamples,
-    PublishingGradientLearner,
-    PublishingLearner,
-    Replay,
-)
+from fast_core.clients.gops.learning import Learner, OwnSamples, Replay
 from fast_core.clients.gops.optimizers import GradientAges, Optimizers, asked_copies
 from fast_core.clients.gops.options import AVERAGES, Options
 from fast_core.clients.gops.ray_stand_in import Actor, Recipe
@@ -222,7 +215,7 @@ class FastLoopTrainer:
             sampler.networks = self.networks
             return trainer(
                 collector=Collector(sampler, work, self._on("cpu") or contextlib.nullcontext),
-                learner=self._learner("", self._on("cuda") if not self._replays else None),
+                learner=self._learner(None, self._on("cuda") if not self._replays else None),
                 backend="inline",
             )
         recipes = [sampler.recipe for sampler in self._samplers]
@@ -232,32 +225,29 @@ class FastLoopTrainer:
         self._set_threads(count + len(self._copies))
         return trainer(
             collector=functools.partial(make_collector, recipes, work),
-            learner=self._learner(part, None, publishes=True),
+            learner=self._learner(part, None),
             backend="process",
         )
 
-    def _learner(
-        self, part: str, training: Callable[[], Any] | None, *, publishes: bool = False
-    ) -> Learner:
-        kind: Callable[..., Learner] = functools.partial(PublishingLearner, part)
-        kind = kind if publishes else Learner
+    def _learner(self, part: str | None, training: Callable[[], Any] | None) -> Learner:
         replay = self._store if isinstance(self._store, Replay) else None
-        if self._optimizers is not None:
-            assert replay is not None
-            copies = self._optimizers, replay.sample, self._averages
-            kind = functools.partial(PublishingGradientLearner, part, *copies)
-            kind = kind if publishes else functools.partial(GradientLearner, *copies)
-        on_cuda = self._cuda and self._optimizers is None  # what only takes steps stays, as in GOPS
+        step, several = None, self._optimizers
+        if several is not None:
+            step = several.averaged_step if self._averages else several.step
+        on_cuda = self._cuda and several is None  # what only takes steps stays, as in GOPS
         if on_cuda and training is None:
             self.networks.cuda()
         if self._options.fused_optimizers:
             _fuse(self.networks)
-        return kind(
+        return Learner(
             self._alg,
             self,
             prioritized=replay.update if replay is not None and self._prioritized else None,
             cuda=on_cuda,
             training=training or contextlib.nullcontext,
+            part=part,
+            step=step,
+            sample=None if replay is None else replay.sample,
         )
 
     def _on(self, device: str) -> Callable[[], Any] | None:
