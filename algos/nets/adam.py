@@ -49,3 +49,11 @@ class Adam:
         np.divide(first, work, out=work)
         np.multiply(work, np.float32(size), out=work)
         np.subtract(self._parameters, work, out=self._parameters)
+
+    def moments(self) -> tuple[F32, F32]:
+        """Copies of the first and second moment."""
+        return self.first_moment.copy(), self.second_moment.copy()
+
+    def load(self, first: F32, second: F32, steps: int) -> None:
+        """Go on from these moments and this number of steps."""
+        self.first_moment[:], self.second_moment[:], self.steps = first, second, steps

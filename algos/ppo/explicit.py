@@ -175,17 +175,14 @@ class ExplicitCore:
         adam = self._adam
         return OptimizerState(
             self._parameters.copy(),
-            adam.first_moment.copy(),
-            adam.second_moment.copy(),
+            *adam.moments(),
             adam.steps,
         )
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`, in place: views and optimizer stay bound."""
         self._parameters[:] = state.parameters
-        self._adam.first_moment[:] = state.first_moment
-        self._adam.second_moment[:] = state.second_moment
-        self._adam.steps = state.steps
+        self._adam.load(state.first_moment, state.second_moment, state.steps)
 
 
 @dataclass(frozen=True)

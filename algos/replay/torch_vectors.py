@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +16,7 @@ from fast_core.algos.nets_torch.networks import tensor_view
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import Uploader
 from fast_core.algos.replay.torch_networks import Networks
-from fast_core.algos.replay.vectors import OBSERVATIONS, Layout, VectorState
+from fast_core.algos.replay.vectors import OBSERVATIONS, Layout, Vectors
 
 
 class TensorScaling(NamedTuple):
@@ -32,8 +31,8 @@ class TensorScaling(NamedTuple):
         return ((rows - self.mean) * self.inverse_std).clamp_(-self.limit, self.limit)
 
 
-class TorchVectors:
-    """Parameters, gradient and targets as flat tensors; implements `replay.vectors.Vectors`.
+class TorchVectors(Vectors):
+    """Parameters, gradient and targets as flat tensors.
 
     On the CPU the arrays that it hands out are the tensors' memory; elsewhere they are copies.
 
@@ -50,6 +49,10 @@ class TorchVectors:
         staging: How arrays get to the device; by default what the device needs.
     """
 
+    _parameters: Tensor
+    _gradient: Tensor
+    _targets: Tensor
+
     def __init__(
         self,
         layout: Layout,
@@ -59,11 +62,10 @@ class TorchVectors:
         epsilon: float,
         staging: Staging | None = None,
     ) -> None:
-        self.step_scale = 1.0
+        super().__init__(layout)
         self.bad: Tensor | None = None
         self.learned: dict[str, list[Tensor]] = {}
         self._written: set[str] = set()  # parts whose gradient the last losses wrote
-        self._layout = layout
         self._device = torch.device(setup.device)
         self.upload = Uploader(staging or make_staging(self._device))
         if setup.precision == "bf16":
@@ -77,6 +79,13 @@ class TorchVectors:
             )
             for name, group in layout.groups.items()
         }
+
+    def _host(self, part: Any) -> F32:
+        array: F32 = part.cpu().numpy()
+        return array
+
+    def _ours(self, values: F32) -> Tensor:
+        return self.upload(values)
 
     # --- torch modules -------------------------------------------------------------------------
 
@@ -153,29 +162,6 @@ class TorchVectors:
 
     # --- what a learner of any library needs ---------------------------------------------------
 
-    def numbers(self, name: str) -> F32:
-        """The numbers of a group; shares memory on the CPU."""
-        numbers: F32 = self._parameters[self._layout.groups[name].place].cpu().numpy()
-        return numbers
-
-    def put_numbers(self, name: str, values: F32) -> None:
-        """Replace them."""
-        self._parameters[self._layout.groups[name].place] = self.upload(values)
-
-    def gradient(self, name: str) -> F32:
-        """The gradient of a group; shares memory on the CPU."""
-        gradient: F32 = self._gradient[self._layout.groups[name].place].cpu().numpy()
-        return gradient
-
-    def put_gradient(self, name: str, values: F32) -> None:
-        """Write the gradient of a group without a network."""
-        self._gradient[self._layout.groups[name].place] = self.upload(values)
-
-    def exchange(self, stop: int) -> F32:
-        """The gradient up to ``stop``; shares memory on the CPU."""
-        gradient: F32 = self._gradient[:stop].cpu().numpy()
-        return gradient
-
     def replace_gradient(self, gradient: F32) -> None:
         """Take the first part of the gradient from elsewhere."""
         source = torch.from_numpy(gradient)
@@ -192,42 +178,6 @@ class TorchVectors:
         share = rate if self.bad is None else rate * (1.0 - self.bad)
         for group in self._layout.targets:
             self._targets[group.place].lerp_(self._parameters[group.place], share)
-
-    def parameters(self) -> F32:
-        """All parameters on the host; shares memory on the CPU."""
-        parameters: F32 = self._parameters.cpu().numpy()
-        return parameters
-
-    def targets(self) -> F32:
-        """All parameters of target networks; shares memory on the CPU."""
-        targets: F32 = self._targets.cpu().numpy()
-        return targets
-
-    def adopt(self, parameters: F32, targets: F32) -> None:
-        """Take parameters and targets from elsewhere; optimizers stay as they are."""
-        self._parameters.copy_(torch.from_numpy(parameters))
-        self._targets.copy_(torch.from_numpy(targets))
-
-    def export_state(self) -> VectorState:
-        """Copy everything that changes."""
-        first, second = (np.zeros(self._layout.size, np.float32) for _ in range(2))
-        for name, adam in self._adams.items():
-            place = self._layout.groups[name].place
-            first[place], second[place] = adam.moments()
-        return VectorState(
-            parameters=self.parameters().copy(),
-            targets=self._targets.cpu().numpy().copy(),
-            first_moment=first,
-            second_moment=second,
-            steps={name: adam.steps for name, adam in self._adams.items()},
-        )
-
-    def import_state(self, state: VectorState) -> None:
-        """Continue from `export_state`; optimizers keep the live parameters."""
-        self.adopt(state.parameters, state.targets)
-        for name, adam in self._adams.items():
-            place = self._layout.groups[name].place
-            adam.load(state.first_moment[place], state.second_moment[place], state.steps[name])
 
 
 def _write(learned: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:

@@ -7,9 +7,10 @@ way; they are a group whose "parameters" are running averages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -113,70 +114,102 @@ class VectorState:
     steps: dict[str, int]
 
 
-class Vectors(Protocol):
+class Vectors(ABC):
     """Owns parameters, gradient, targets and optimizers, wherever they are.
+
+    A subclass makes them. Arrays that are handed out share memory on the CPU.
+
+    Args:
+        layout: Of the vectors.
 
     Attributes:
         step_scale: What every learning rate is multiplied with.
     """
 
-    step_scale: float
+    _parameters: Any  # the library's own arrays
+    _gradient: Any
+    _targets: Any
+    _adams: Mapping[str, Any]
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout, self.step_scale = layout, 1.0
+
+    @abstractmethod
+    def _host(self, part: Any) -> F32:
+        """A part of a vector on the host."""
+
+    @abstractmethod
+    def _ours(self, values: F32) -> Any:
+        """What comes from the host, as a vector takes it."""
 
     def numbers(self, name: str) -> F32:
-        """The numbers of a group; may share memory."""
-        ...
+        """The numbers of a group."""
+        return self._host(self._parameters[self._layout.groups[name].place])
 
     def put_numbers(self, name: str, values: F32) -> None:
         """Replace them."""
-        ...
+        self._parameters[self._layout.groups[name].place] = self._ours(values)
 
     def gradient(self, name: str) -> F32:
-        """The gradient of a group; may share memory."""
-        ...
+        """The gradient of a group."""
+        return self._host(self._gradient[self._layout.groups[name].place])
 
     def put_gradient(self, name: str, values: F32) -> None:
         """Write the gradient of a group without a network."""
-        ...
+        self._gradient[self._layout.groups[name].place] = self._ours(values)
 
     def exchange(self, stop: int) -> F32:
-        """The gradient up to ``stop``, on the host; the memory itself on the CPU."""
-        ...
+        """The gradient up to ``stop``."""
+        return self._host(self._gradient[:stop])
 
+    @abstractmethod
     def replace_gradient(self, gradient: F32) -> None:
         """Take the first part of the gradient from elsewhere."""
-        ...
 
+    @abstractmethod
     def step(self, name: str, learning_rate: float) -> None:
         """One Adam step of a group along its gradient, which may be destroyed."""
-        ...
 
+    @abstractmethod
     def follow(self, rate: float) -> None:
         """Move every target network by ``rate`` of its distance; 1 copies."""
-        ...
 
     def parameters(self) -> F32:
-        """All parameters on the host; may share memory."""
-        ...
+        """All parameters."""
+        return self._host(self._parameters)
 
     def targets(self) -> F32:
-        """All parameters of target networks, in the same places, on the host."""
-        ...
+        """All parameters of target networks, in the same places."""
+        return self._host(self._targets)
 
     def adopt(self, parameters: F32, targets: F32) -> None:
         """Take parameters and targets from elsewhere; optimizers stay as they are."""
-        ...
+        self._parameters[:], self._targets[:] = self._ours(parameters), self._ours(targets)
 
     def export_state(self) -> VectorState:
         """Copy everything that changes."""
-        ...
+        first, second = (np.zeros(self._layout.size, np.float32) for _ in range(2))
+        for name, adam in self._adams.items():
+            place = self._layout.groups[name].place
+            first[place], second[place] = adam.moments()
+        return VectorState(
+            parameters=self.parameters().copy(),
+            targets=self.targets().copy(),
+            first_moment=first,
+            second_moment=second,
+            steps={name: adam.steps for name, adam in self._adams.items()},
+        )
 
     def import_state(self, state: VectorState) -> None:
         """Continue from `export_state`, in place."""
-        ...
+        self.adopt(state.parameters, state.targets)
+        for name, adam in self._adams.items():
+            place = self._layout.groups[name].place
+            adam.load(state.first_moment[place], state.second_moment[place], state.steps[name])
 
 
-class NumpyVectors:
-    """The vectors in NumPy; implements `Vectors`.
+class NumpyVectors(Vectors):
+    """The vectors in NumPy.
 
     Args:
         layout: Of the vectors.
@@ -184,17 +217,27 @@ class NumpyVectors:
         epsilon: Adam's denominator offset.
     """
 
+    _parameters: F32
+    _gradient: F32
+    _targets: F32
+
     def __init__(self, layout: Layout, parameters: F32, *, epsilon: float) -> None:
-        self.step_scale = 1.0
-        self._layout = layout
+        super().__init__(layout)
         self._parameters = parameters
-        self._gradient: F32 = np.zeros_like(parameters)
-        self._targets: F32 = parameters.copy()
+        self._gradient = np.zeros_like(parameters)
+        self._targets = parameters.copy()
         self._work: F32 = np.empty_like(parameters)
-        self._adams = {
+        self._adams: dict[str, Adam] = {
             name: Adam(parameters[group.place], epsilon=epsilon)
             for name, group in layout.groups.items()
         }
+
+    def _host(self, part: Any) -> F32:
+        own: F32 = part
+        return own
+
+    def _ours(self, values: F32) -> F32:
+        return values
 
     def network(self, name: str) -> NumpyMlp:
         """The network of a group; its backward pass writes into the gradient."""
@@ -213,26 +256,6 @@ class NumpyVectors:
         (rows,) = self._layout.groups[OBSERVATIONS].parameters
         mean, inverse_std, *_ = rows.view(self._parameters)
         return Scaling(mean, inverse_std, limit)
-
-    def numbers(self, name: str) -> F32:
-        """The numbers of a group; shares memory."""
-        return self._parameters[self._layout.groups[name].place]
-
-    def put_numbers(self, name: str, values: F32) -> None:
-        """Replace them."""
-        self.numbers(name)[:] = values
-
-    def gradient(self, name: str) -> F32:
-        """The gradient of a group; shares memory."""
-        return self._gradient[self._layout.groups[name].place]
-
-    def put_gradient(self, name: str, values: F32) -> None:
-        """Write the gradient of a group without a network."""
-        self.gradient(name)[:] = values
-
-    def exchange(self, stop: int) -> F32:
-        """The gradient up to ``stop``; shares memory."""
-        return self._gradient[:stop]
 
     def replace_gradient(self, gradient: F32) -> None:
         """Take the first part of the gradient from elsewhere."""
@@ -258,38 +281,6 @@ class NumpyVectors:
             work = np.subtract(online, target, out=self._work[group.place])
             np.multiply(work, np.float32(rate), out=work)
             np.add(target, work, out=target)
-
-    def parameters(self) -> F32:
-        """All parameters; shares memory."""
-        return self._parameters
-
-    def targets(self) -> F32:
-        """All parameters of target networks; shares memory."""
-        return self._targets
-
-    def adopt(self, parameters: F32, targets: F32) -> None:
-        """Take parameters and targets from elsewhere; optimizers stay as they are."""
-        self._parameters[:], self._targets[:] = parameters, targets
-
-    def export_state(self) -> VectorState:
-        """Copy everything that changes."""
-        adams = self._adams.values()
-        return VectorState(
-            parameters=self._parameters.copy(),
-            targets=self._targets.copy(),
-            first_moment=np.concatenate([adam.first_moment for adam in adams]),
-            second_moment=np.concatenate([adam.second_moment for adam in adams]),
-            steps={name: adam.steps for name, adam in self._adams.items()},
-        )
-
-    def import_state(self, state: VectorState) -> None:
-        """Continue from `export_state`, in place."""
-        self.adopt(state.parameters, state.targets)
-        for name, adam in self._adams.items():
-            place = self._layout.groups[name].place
-            adam.first_moment[:] = state.first_moment[place]
-            adam.second_moment[:] = state.second_moment[place]
-            adam.steps = state.steps[name]
 
 
 def named(parameters: Sequence[Parameter], flat: F32) -> dict[str, F32]:
