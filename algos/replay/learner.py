@@ -18,6 +18,7 @@ import numpy as np
 
 from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
 from fast_core.algos.nets.encoder_shape import draw_encoder_values
+from fast_core.algos.nets.learner_state import Nonfinite, fill
 from fast_core.algos.nets.mlp import draw_first_values
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import moments_state
@@ -33,7 +34,7 @@ from fast_core.algos.replay.vectors import (
     VectorState,
     named,
 )
-from fast_core.errors import CheckpointError, ConfigError, TrainingDiverged
+from fast_core.errors import CheckpointError, ConfigError
 from fast_core.spec import EnvironmentSpec
 
 STATE_FORMAT = 1
@@ -102,7 +103,7 @@ class ReplayLearner(ABC, Generic[Settings]):
         self._updates = 0
         self._begun = False  # with what was learned, by which it acts from the first step on
         self._turn: int | None = None
-        self._nonfinite_updates = self._nonfinite_in_a_row = 0
+        self._nonfinite = Nonfinite()
         self._losses: Losses | None = None
         self._env_steps = 0
 
@@ -230,20 +231,18 @@ class ReplayLearner(ABC, Generic[Settings]):
 
     def _skip(self) -> UpdateReport:
         """Count an update that was not taken."""
-        self._count_nonfinite()
-        metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
-        return UpdateReport(updates=0, skipped=1, metrics=metrics)
+        self._nonfinite.count(self.settings.nonfinite_limit, self._env_steps)
+        return UpdateReport(updates=0, skipped=1, metrics=self._nonfinite.metrics)
 
     def _stepped(self, losses: Losses, norm: float) -> UpdateReport:
         """Count one that was."""
         if self._observed is not None:
             self._observed.merge()
         self._updates += 1
-        self._nonfinite_in_a_row = 0
-        metrics = losses.metrics
+        self._nonfinite.in_a_row = 0
+        metrics = losses.metrics | self._nonfinite.metrics
         metrics["gradient_norm"] = norm
         metrics["learning_rate"] = self.settings.learning_rate * self._left
-        metrics["nonfinite_updates"] = float(self._nonfinite_updates)
         priority = losses.error if len(losses.error) else None
         return UpdateReport(updates=1, skipped=0, metrics=metrics, priority=priority)
 
@@ -276,17 +275,6 @@ class ReplayLearner(ABC, Generic[Settings]):
     @abstractmethod
     def _step(self, policy: bool) -> None:
         """Step along the gradient; ``policy``: the policy's groups and the targets too."""
-
-    def _count_nonfinite(self) -> None:
-        self._nonfinite_updates += 1
-        self._nonfinite_in_a_row += 1
-        if self._nonfinite_in_a_row >= self.settings.nonfinite_limit:
-            raise TrainingDiverged(
-                f"{self._nonfinite_in_a_row} updates in a row were NaN or infinite, as many as "
-                f"algorithm.nonfinite_limit allows (after {self._env_steps} env steps, "
-                f"{self._nonfinite_updates} in all); the parameters are those before them. "
-                "Lower algorithm.learning_rate, or look for infinite observations or rewards."
-            )
 
     # --- what policies get ---------------------------------------------------------------------
 
@@ -336,8 +324,7 @@ class ReplayLearner(ABC, Generic[Settings]):
             "second_moment": state.second_moment,
             "optimizer_steps": dict(state.steps),
             "updates": self._updates,
-            "nonfinite_updates": self._nonfinite_updates,
-            "nonfinite_in_a_row": self._nonfinite_in_a_row,
+            **self._nonfinite.state_dict(),
             "env_steps": self._env_steps,
             # As text: its 128-bit numbers exceed what most formats can hold.
             "random_state": json.dumps(self._rng.bit_generator.state),
@@ -367,14 +354,12 @@ class ReplayLearner(ABC, Generic[Settings]):
                 f"learn from what is normalised, or not; got {self._observed is not None}, the "
                 f"checkpoint has {'observations' in state}. Set it back, or begin a new run."
             )
-        flat: F32 = np.zeros(self._layout.size, np.float32)
-        targets = flat.copy()
-        _fill(flat, state["parameters"], self._layout.parameters)
-        _fill(targets, state["targets"], [p for g in self._layout.targets for p in g.parameters])
+        followed = [p for group in self._layout.targets for p in group.parameters]
+        flat, targets = (np.zeros(self._layout.size, np.float32) for _ in range(2))
         self._vectors.import_state(
             VectorState(
-                parameters=flat,
-                targets=targets,
+                parameters=fill(flat, state["parameters"], self._layout.parameters),
+                targets=fill(targets, state["targets"], followed),
                 first_moment=np.asarray(state["first_moment"], np.float32),
                 second_moment=np.asarray(state["second_moment"], np.float32),
                 steps={name: int(steps) for name, steps in state["optimizer_steps"].items()},
@@ -385,8 +370,7 @@ class ReplayLearner(ABC, Generic[Settings]):
         if self.settings.learning_rate_schedule == "linear":
             self._left = float(state.get("learning_rate_left", 1.0))
         self._updates, self._begun = int(state["updates"]), bool(state.get("begun"))
-        self._nonfinite_updates = int(state["nonfinite_updates"])
-        self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
+        self._nonfinite.load_state_dict(state)
         self._env_steps = int(state["env_steps"])
         self._rng.bit_generator.state = json.loads(state["random_state"])
 
@@ -479,19 +463,3 @@ def draw_values(layout: Layout, seed: int) -> F32:
         elif group.encoder is not None:
             draw_encoder_values(group.parameters, flat, rng)
     return flat
-
-
-def _fill(flat: F32, values: dict[str, Any], parameters: Sequence[Any]) -> None:
-    found = {name: np.shape(array) for name, array in values.items()}
-    needed = {p.name: p.shape for p in parameters}
-    if found != needed:
-        differ = sorted(
-            name for name in found.keys() | needed if found.get(name) != needed.get(name)
-        )
-        wanted, got = ({name: of.get(name) for name in differ} for of in (needed, found))
-        raise CheckpointError(
-            f"the checkpoint's networks must have the configured parameters {wanted}; got {got}. "
-            "Use the algorithm's keys of the configuration that wrote it."
-        )
-    for p in parameters:
-        p.view(flat)[...] = np.asarray(values[p.name])

@@ -107,7 +107,7 @@ class ActorCritic(RolloutLearner, Generic[Settings]):
                 "numbers to report; docs/adding-an-algorithm.md has an example."
             )
         self.environment, self._tried = environment, False
-        self._suspects = f"{RolloutLearner._suspects}, or what {self._name} makes of them"
+        self._nonfinite.suspects += f", or what {self._name} makes of them"
         seed = np.random.SeedSequence(setup.seed, spawn_key=(len(OURS),)).generate_state(1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(seed[0]))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fast_core.algorithm import Array, LearnerSetup, RolloutBatch, UpdateReport
+from fast_core.algos.nets.learner_state import Nonfinite, fill
 from fast_core.algos.nets.networks import (
     F32,
     NetworkShape,
@@ -37,7 +38,7 @@ from fast_core.algos.rollouts.merged import FrameRoom, MergedRollout, all_observ
 from fast_core.algos.rollouts.returns import generalized_advantages
 from fast_core.algos.rollouts.running_statistics import RunningStatistics
 from fast_core.algos.rollouts.targets import JudgedRollout, Targets
-from fast_core.errors import CheckpointError, TrainingDiverged
+from fast_core.errors import CheckpointError
 from fast_core.spec import EnvironmentSpec
 
 STATE_FORMAT = 1
@@ -57,7 +58,6 @@ class RolloutLearner(ABC):
     """
 
     evaluates: ClassVar[bool] = False
-    _suspects = "infinite observations or rewards"
     _settings: ActorCriticConfig
 
     def __init__(
@@ -83,6 +83,7 @@ class RolloutLearner(ABC):
         # Rows that stay together: those of an environment, where a policy remembers.
         self._span = 1 if shape.memory is None else setup.steps
         self._rng = np.random.default_rng(order_seed)
+        self._nonfinite = Nonfinite()
         first = self._add_heads(shape, environment, first, setup)
         self._core = self._make_core(shape, first, setup)
         self._encoder = ObservationEncoder(environment, shape.images)
@@ -91,8 +92,6 @@ class RolloutLearner(ABC):
         self._statistics = RunningStatistics(
             settings, self._encoder.size, shards=setup.shards, envs_per_shard=setup.envs_per_shard
         )
-        self._nonfinite_updates = 0
-        self._nonfinite_in_a_row = 0
 
     def _add_heads(
         self, shape: NetworkShape, environment: EnvironmentSpec, first: F32, setup: LearnerSetup
@@ -144,8 +143,8 @@ class RolloutLearner(ABC):
             columns = self._columns(seen)
             granted = settings.updates_granted(len(columns))
             if not (columns.finite and seen.obs.rows(0, len(columns)).finite):
-                self._count_nonfinite(batch.env_steps)
-                metrics = {"nonfinite_updates": float(self._nonfinite_updates)}
+                self._nonfinite.count(settings.nonfinite_limit, batch.env_steps)
+                metrics = self._nonfinite.metrics
                 return UpdateReport(updates=0, skipped=granted, metrics=metrics)
             updates, metrics = self._train(columns, batch)
             if updates:  # statistics travel with the weights, whose version has to change
@@ -200,8 +199,7 @@ class RolloutLearner(ABC):
             "second_moment": core.second_moment,
             "optimizer_steps": core.steps,
             "statistics": self._statistics.state_dict(),
-            "nonfinite_updates": self._nonfinite_updates,
-            "nonfinite_in_a_row": self._nonfinite_in_a_row,
+            **self._nonfinite.state_dict(),
             # As text: its 128-bit numbers exceed what most formats can hold.
             "random_state": json.dumps(self._rng.bit_generator.state),
         }
@@ -218,9 +216,10 @@ class RolloutLearner(ABC):
                 f"{state.get('format')!r}. Resume with the FastLoop version that wrote the "
                 "checkpoint."
             )
+        flat: F32 = np.empty(self._layout[-1].end, np.float32)
         self._core.import_state(
             OptimizerState(
-                parameters=_flatten(state["parameters"], self._layout),
+                parameters=fill(flat, state["parameters"], self._layout),
                 first_moment=np.asarray(state["first_moment"], np.float32),
                 second_moment=np.asarray(state["second_moment"], np.float32),
                 steps=int(state["optimizer_steps"]),
@@ -228,8 +227,7 @@ class RolloutLearner(ABC):
         )
         self._statistics.load_state_dict(state["statistics"])
         self._encoder.centre(self._statistics.origin)
-        self._nonfinite_updates = int(state["nonfinite_updates"])
-        self._nonfinite_in_a_row = int(state["nonfinite_in_a_row"])
+        self._nonfinite.load_state_dict(state)
         self._rng.bit_generator.state = json.loads(state["random_state"])
 
     def begin_from(self, state: dict[str, Any]) -> None:
@@ -276,10 +274,10 @@ class RolloutLearner(ABC):
         taken = []
         for step in said:
             if math.isfinite(step.gradient_norm):
-                self._nonfinite_in_a_row = 0
+                self._nonfinite.in_a_row = 0
                 taken.append(step)
             else:
-                self._count_nonfinite(batch.env_steps)
+                self._nonfinite.count(self._settings.nonfinite_limit, batch.env_steps)
         return taken
 
     def _metrics(
@@ -288,8 +286,7 @@ class RolloutLearner(ABC):
         metrics = _means(taken) | dict(columns.metrics)
         metrics["explained_variance"] = columns.explained_variance
         metrics["learning_rate"] = learning_rate
-        metrics["nonfinite_updates"] = float(self._nonfinite_updates)
-        return metrics
+        return metrics | self._nonfinite.metrics
 
     def _minibatches(self, columns: Columns) -> Iterator[tuple[int, int]]:
         """Every row once an epoch, but those of which all that stay together are quarantined."""
@@ -302,17 +299,6 @@ class RolloutLearner(ABC):
             self._core.shuffle(self._rng.permutation(together))
             for start in range(0, rows, size):
                 yield start, min(start + size, rows)
-
-    def _count_nonfinite(self, env_steps: int) -> None:
-        self._nonfinite_updates += 1
-        self._nonfinite_in_a_row += 1
-        if self._nonfinite_in_a_row >= self._settings.nonfinite_limit:
-            raise TrainingDiverged(
-                f"{self._nonfinite_in_a_row} updates in a row were NaN or infinite, as many as "
-                f"algorithm.nonfinite_limit allows (after {env_steps} env steps, "
-                f"{self._nonfinite_updates} in all); the parameters are those before them. "
-                f"Lower algorithm.learning_rate, or look for {self._suspects}."
-            )
 
 
 def draw_own_values(
@@ -336,17 +322,3 @@ def _means(steps: Sequence[MinibatchReport]) -> dict[str, float]:
         for name, number in step.metrics.items():
             said.setdefault(name, []).append(number)
     return {name: float(np.mean(numbers)) for name, numbers in said.items()}
-
-
-def _flatten(parameters: dict[str, Any], layout: tuple[Parameter, ...]) -> F32:
-    found = {name: np.shape(array) for name, array in parameters.items()}
-    needed = {p.name: p.shape for p in layout}
-    if found != needed:
-        raise CheckpointError(
-            f"the checkpoint's network must have the configured parameters {needed}; got "
-            f"{found}. Use the configuration that wrote it."
-        )
-    flat = np.empty(layout[-1].end, np.float32)
-    for p in layout:
-        p.view(flat)[...] = np.asarray(parameters[p.name])
-    return flat
