@@ -310,64 +310,51 @@ class PublishingLearner(Learner):
         return {name: each.cpu() for name, each in model.items()}
 
 
-def make_collector(
-    library: LightZero,
-    cfg: Its,
-    model: Its,
-    begun: Begun,
-    threads: int | None,
-    writer: Its,
-    rank: int,
-    seed: int,
-) -> OwnCollector:
-    """A collector with environments and a policy of its own; a picklable factory when bound.
+@dataclass(frozen=True)
+class Place:
+    """Where collectors and an evaluator have environments and policies of their own.
 
-    Args:
-        library: Where its parts come from.
+    Attributes:
+        library: Where their parts come from.
         cfg: The whole configuration.
-        model: What the policy is given as its model; None makes one.
+        model: What a policy is given as its model; None makes one.
         begun: Where the run begins.
         threads: Threads of torch in a process of its own; None in the caller's.
-        writer: Of TensorBoard; None has what it writes carried.
-        rank: Its number; the first has the configuration's seed.
-        seed: Of the others.
+        writer: Of TensorBoard; None has what is written carried.
     """
-    own, recorder = _settle(library, cfg, threads, writer, cfg.seed if rank == 0 else seed)
-    envs = library.environments(cfg, "collector", own)
-    policy = library.policy(cfg, model)
-    collector = library.collector(cfg, policy, envs, writer or recorder, rank)
-    at_random = None
-    if rank == 0 and cfg.policy.random_collect_episode_num > 0:
-        at_random = functools.partial(library.collect_at_random, cfg, policy, collector, envs)
-    return OwnCollector(library, cfg, collector, begun, recorder, policy, at_random)
 
+    library: LightZero
+    cfg: Its
+    model: Its
+    begun: Begun
+    threads: int | None
+    writer: Its
 
-def make_evaluator(
-    library: LightZero,
-    cfg: Its,
-    model: Its,
-    begun: Begun,
-    threads: int | None,
-    writer: Its,
-    rank: int,
-    seed: int,
-) -> OwnEvaluator:
-    """Likewise an evaluator, with the configuration's seed."""
-    own, recorder = _settle(library, cfg, threads, writer, cfg.seed)
-    envs = library.environments(cfg, "evaluator", own)
-    policy = library.policy(cfg, model)
-    evaluator = library.evaluator(cfg, policy, envs, writer or recorder)
-    return OwnEvaluator(library, evaluator, begun, recorder, policy)
+    def collector(self, rank: int, seed: int) -> OwnCollector:
+        """The collector of a rank, a picklable factory; the first has the configuration's seed."""
+        library, cfg = self.library, self.cfg
+        own, recorder = self._settled(cfg.seed if rank == 0 else seed)
+        envs, policy = library.environments(cfg, "collector", own), library.policy(cfg, self.model)
+        collector = library.collector(cfg, policy, envs, self.writer or recorder, rank)
+        at_random = None
+        if rank == 0 and cfg.policy.random_collect_episode_num > 0:
+            at_random = functools.partial(library.collect_at_random, cfg, policy, collector, envs)
+        return OwnCollector(library, cfg, collector, self.begun, recorder, policy, at_random)
 
+    def evaluator(self, rank: int, seed: int) -> OwnEvaluator:
+        """Likewise an evaluator, with the configuration's seed."""
+        library, cfg = self.library, self.cfg
+        own, recorder = self._settled(cfg.seed)
+        envs, policy = library.environments(cfg, "evaluator", own), library.policy(cfg, self.model)
+        evaluator = library.evaluator(cfg, policy, envs, self.writer or recorder)
+        return OwnEvaluator(library, evaluator, self.begun, recorder, policy)
 
-def _settle(
-    library: LightZero, cfg: Its, threads: int | None, writer: Its, seed: int
-) -> tuple[int, Recorder | None]:
-    """Make a process of its own ready; the caller's is already."""
-    seed %= 2**31  # what NumPy and simulators take
-    if writer is not None:
-        return seed, None
-    library.seed(cfg, seed)
-    if threads is not None:
-        library.set_threads(threads)
-    return seed, Recorder()
+    def _settled(self, seed: int) -> tuple[int, Recorder | None]:
+        """Make a process of its own ready; the caller's is already."""
+        seed %= 2**31  # what NumPy and simulators take
+        if self.writer is not None:
+            return seed, None
+        self.library.seed(self.cfg, seed)
+        if self.threads is not None:
+            self.library.set_threads(self.threads)
+        return seed, Recorder()

@@ -7,7 +7,7 @@ import copy
 import functools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fast_core.clients.lightzero.hosts import (
@@ -17,11 +17,10 @@ from fast_core.clients.lightzero.hosts import (
     Evaluated,
     Evaluator,
     Learner,
+    Place,
     PublishingLearner,
-    make_collector,
-    make_evaluator,
 )
-from fast_core.clients.lightzero.library import Its, LightZero
+from fast_core.clients.lightzero.library import Its, LightZero, Part
 from fast_core.clients.lightzero.options import Options
 from fast_core.clients.lightzero.recorder import replay
 from fast_core.clients.lightzero.snapshots import Snapshots
@@ -235,23 +234,20 @@ class _Schedule:
 @contextlib.contextmanager
 def _hosts(bench: Bench, options: Options, model: Its, threads: int) -> Iterator[tuple[Any, Any]]:
     """Factories of collectors and evaluator; what they make in this process is closed."""
-    apart = options.async_backend == "process"
+    place = Place(bench.library, bench.cfg, model, bench.begun, threads, None)
+    if options.async_backend == "process":
+        yield place.collector, place.evaluator
+        return
     made: list[Any] = []
 
-    def factory(make: Any) -> Any:
-        common = (bench.library, bench.cfg)
-        if apart:
-            return functools.partial(make, *common, model, bench.begun, threads, None)
-
-        def here(rank: int, seed: int) -> Any:
-            own = copy.deepcopy(model)
-            made.append(make(*common, own, bench.begun, None, bench.writer, rank, seed))
-            return made[-1]
-
-        return here
+    def here(part: Part, rank: int, seed: int) -> Any:
+        own = copy.deepcopy(model)
+        near = replace(place, model=own, threads=None, writer=bench.writer)
+        made.append(getattr(near, part)(rank, seed))
+        return made[-1]
 
     try:
-        yield factory(make_collector), factory(make_evaluator)
+        yield functools.partial(here, "collector"), functools.partial(here, "evaluator")
     finally:
         for host in made:
             host.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from fast_core.clients.lightzero.hosts import Begun, Evaluated, make_collector
+from fast_core.clients.lightzero.hosts import Begun, Evaluated, Place
 from fast_core.clients.lightzero.library import LightZero
 from fast_core.clients.lightzero.options import Options
 from fast_core.clients.lightzero.run import Bench, Limits, attend, train
@@ -194,7 +194,7 @@ def test_best_is_saved_as_it_was_evaluated_though_the_learner_has_gone_on() -> N
 
 def test_processes_share_the_cores_and_the_callers_threads_come_back() -> None:
     library: Any = StandIn()
-    make_collector(library, config(), None, Begun(), 3, None, 0, 1)
+    Place(library, config(), None, Begun(), 3, None).collector(0, 1)
     assert library.threads == [3]  # for as long as the process lives
     train(library, config(), Options(async_backend="thread"), limits=LIMITS)
     assert library.threads[1] >= 1 and library.threads[2:] == [7]
