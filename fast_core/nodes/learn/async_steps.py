@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.memory import StatsColumn
 from fast_core.nodes.learn.async_schedule import BEGUN, OwnerSchedule, WorkerSchedule
-from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches, Stepper
 from fast_core.nodes.learn.contract import checked_report
 from fast_core.run.mail import Applied, Base, Gradient
 from fast_core.run.memory import RunMemory
@@ -134,8 +134,8 @@ class WorkerSeat:
         self._doorbell.ring()
 
 
-class Owner:
-    """The first optimizer; implements `fast_core.nodes.learn.stepping.Stepper`.
+class Owner(Stepper):
+    """The first optimizer.
 
     Args:
         plan: The plan of the run.
@@ -143,8 +143,6 @@ class Owner:
         algorithm: The learner whose parameters all others differentiate at.
         batches: Its own batches.
     """
-
-    asks = False
 
     def __init__(
         self, plan: RunPlan, memory: RunMemory, algorithm: SharedAlgorithm, batches: Batches
@@ -290,8 +288,8 @@ class Owner:
         return True
 
 
-class Worker:
-    """Another optimizer; implements `fast_core.nodes.learn.stepping.Stepper`, and reports nothing.
+class Worker(Stepper):
+    """Another optimizer, which reports nothing.
 
     Concurrency:
         It says which parameters it takes, rings (a full fence), and only then reads them from the
@@ -305,8 +303,6 @@ class Worker:
         algorithm: A learner that differentiates; its own optimizers are never used.
         batches: Its own batches.
     """
-
-    asks = False
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import SharedAlgorithm, UpdateReport
 from fast_core.errors import ReplicasDiffer
 from fast_core.memory import Mailbox
-from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches, Stepper
 from fast_core.nodes.learn.contract import checked_report
 from fast_core.nodes.learn.digest import digest
 from fast_core.run.mail import Gradient
@@ -60,8 +60,8 @@ class Exchange(Protocol):
         ...
 
 
-class Averaging:
-    """One replica; implements `fast_core.nodes.learn.stepping.Stepper`.
+class Averaging(Stepper):
+    """One replica.
 
     Args:
         algorithm: The learner, equal in all replicas but for its random streams.
@@ -69,8 +69,6 @@ class Averaging:
         exchange: How vectors are averaged.
         check_every: Steps between two comparisons of the replicas; the first step has one.
     """
-
-    asks = False
 
     def __init__(
         self,
@@ -105,13 +103,6 @@ class Averaging:
         self._steps += 1
         self._batches.finish(report.priority, report.extra)
         return report
-
-    def state(self) -> dict[str, object]:
-        """Nothing: what matters is the learner's."""
-        return {}
-
-    def load(self, state: dict[str, object]) -> None:
-        """Nothing to do."""
 
     def close(self) -> None:
         """Let go of the exchange."""

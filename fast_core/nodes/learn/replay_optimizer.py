@@ -21,9 +21,10 @@ from fast_core.events import (
     Trained,
 )
 from fast_core.memory import StatsColumn
+from fast_core.nodes.learn.batches import Stepper
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.learning import LearningNode
-from fast_core.nodes.learn.stepping import Stepper, make_stepper
+from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.nodes.learn.ticket_figures import TicketFigures
 from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from fast_core.algorithm import Algorithm, ReplayBatch, SharedAlgorithm, UpdateReport
 from fast_core.nodes.learn.async_steps import Owner, Worker
 from fast_core.nodes.learn.averaging import CHECK_EVERY, Averaging, Exchange, SharedExchange
-from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches
+from fast_core.nodes.learn.batches import NOTHING_DRAWN, Batches, Stepper
 from fast_core.nodes.learn.contract import checked_report, queueing
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -23,46 +23,6 @@ class ReplayUpdate(Protocol):
 
     def update(self, batch: ReplayBatch) -> UpdateReport | None:
         """Take one optimizer step; who reports nothing is refused."""
-        ...
-
-
-class Stepper(Protocol):
-    """Takes an optimizer's steps.
-
-    A call that did anything returns a report or changes `pending`.
-    """
-
-    @property
-    def pending(self) -> bool:
-        """Whether something was begun or asked for here and its step is not over."""
-        ...
-
-    @property
-    def asks(self) -> bool:
-        """Whether something is pending whose end nobody rings for: `advance` has to ask."""
-        ...
-
-    def advance(self) -> UpdateReport | None:
-        """Take what is there one step further, without waiting for more.
-
-        Returns:
-            What came of a step that was taken or skipped, exactly one of both, in plain numbers
-            (`fast_core.nodes.learn.contract.checked_report`). With
-            ``nodes.optimizer.update: async`` the first optimizer returns one for every gradient
-            that it applies, its own or another's, and the others return none.
-        """
-        ...
-
-    def state(self) -> dict[str, object]:
-        """What has to be saved beside the learner, when nothing is pending."""
-        ...
-
-    def load(self, state: dict[str, object]) -> None:
-        """Continue from `state`; before the first `advance`."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is shared with other optimizers; can be called twice."""
         ...
 
 
@@ -88,8 +48,8 @@ class AtOnce:
         return report
 
 
-class Alone:
-    """One optimizer; implements `Stepper`.
+class Alone(Stepper):
+    """One optimizer.
 
     Args:
         algorithm: The learner.
@@ -105,7 +65,10 @@ class Alone:
         """Whether a step was begun and is not over."""
         return bool(self._begun)
 
-    asks = pending  # no device rings
+    @property
+    def asks(self) -> bool:
+        """As long as a step is pending: no device rings."""
+        return self.pending
 
     def advance(self) -> UpdateReport | None:
         """Begin what the learner takes, and see whether the oldest step is over."""
@@ -130,16 +93,6 @@ class Alone:
             if rows := len(batch.reward):
                 self._learner.begin(batch)
             self._begun.append(rows)
-
-    def state(self) -> dict[str, object]:
-        """Nothing: what matters is the learner's."""
-        return {}
-
-    def load(self, state: dict[str, object]) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Nothing is shared."""
 
 
 def make_stepper(

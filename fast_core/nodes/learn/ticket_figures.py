@@ -38,7 +38,7 @@ class TicketFigures:
         return self.train.granted - self.updates - self.skipped
 
     def add(self, report: UpdateReport) -> None:
-        """Count one step, as a `fast_core.nodes.learn.stepping.Stepper` reports it: checked."""
+        """Count one step, as a `fast_core.nodes.learn.batches.Stepper` reports it: checked."""
         self.updates += report.updates
         self.skipped += report.skipped
         sums, counts = self._sums, self._counts
