@@ -5,31 +5,23 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
 from fast_core.system.importing import colon_hint, named
 
-
-@dataclass(frozen=True)
-class Registration:
-    """Where an algorithm's configuration type lives, as ``module:Class``."""
-
-    config: str
-
-
-REGISTRY: dict[str, Registration] = {
-    "ppo": Registration(config="fast_core.algos.ppo.config:PPOConfig"),
-    "appo": Registration(config="fast_core.algos.appo.config:APPOConfig"),
-    "impala": Registration(config="fast_core.algos.appo.config:IMPALAConfig"),
-    "dqn": Registration(config="fast_core.algos.replay.dqn_config:DQNConfig"),
-    "sac": Registration(config="fast_core.algos.replay.sac_config:SACConfig"),
-    "dsac": Registration(config="fast_core.algos.replay.dsac_config:DSACConfig"),
-    "dsact": Registration(config="fast_core.algos.replay.dsac_config:DSACTConfig"),
-    "td3": Registration(config="fast_core.algos.replay.td3_config:TD3Config"),
-    "ddpg": Registration(config="fast_core.algos.replay.td3_config:DDPGConfig"),
-    "random": Registration(config="fast_core.algos.random.config:RandomConfig"),
+# Where an algorithm's configuration type lives, as ``module:Class``.
+REGISTRY = {
+    "ppo": "fast_core.algos.ppo.config:PPOConfig",
+    "appo": "fast_core.algos.appo.config:APPOConfig",
+    "impala": "fast_core.algos.appo.config:IMPALAConfig",
+    "dqn": "fast_core.algos.replay.dqn_config:DQNConfig",
+    "sac": "fast_core.algos.replay.sac_config:SACConfig",
+    "dsac": "fast_core.algos.replay.dsac_config:DSACConfig",
+    "dsact": "fast_core.algos.replay.dsac_config:DSACTConfig",
+    "td3": "fast_core.algos.replay.td3_config:TD3Config",
+    "ddpg": "fast_core.algos.replay.td3_config:DDPGConfig",
+    "random": "fast_core.algos.random.config:RandomConfig",
 }
 
 # What others have and we don't, and the one here that takes the same actions.
@@ -52,8 +44,7 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
     """
     if ":" in name:
         return _load(name)
-    registration = REGISTRY.get(name)
-    if registration is None:
+    if name not in REGISTRY:
         near = difflib.get_close_matches(name.lower(), REGISTRY, n=1, cutoff=0.6)
         if kin := _KIN.get(name.lower()):
             hint = f" The nearest to it is {kin!r}."
@@ -63,7 +54,7 @@ def algorithm_config_type(name: str) -> type[AlgorithmConfig]:
             f"algorithm.name must be one of {sorted(REGISTRY)} or an import path "
             f"'package.module:Class'; got {name!r}.{hint}"
         )
-    return _load(registration.config)
+    return _load(REGISTRY[name])
 
 
 def imports_only(modules: Collection[str] = ()) -> Callable[[str], type[AlgorithmConfig]]:

@@ -37,7 +37,9 @@ class BoxLearner(NumpyLearner[BoxBlueprint]):
     def _compute(self, batch: ReplayBatch) -> Losses:
         inputs, rows = self._inputs, len(batch.reward)
         inputs.fill(batch)
-        target = self._target(batch)
+        target = self._next_value()
+        target *= numbers(batch.discount)
+        target += numbers(batch.reward)
         if not self._policy_is_due:
             value = self._critics.forward(inputs.stored)
             delta: F32 = np.zeros_like(value)
@@ -68,19 +70,19 @@ class BoxLearner(NumpyLearner[BoxBlueprint]):
             self._vectors.follow(settings.target_rate)
 
     @abstractmethod
-    def _target(self, batch: ReplayBatch) -> F32:
-        """What critics should say: ``[..., N]``."""
+    def _next_value(self) -> F32:
+        """What targets take the next observations for, ``[..., N]``; an array of their own."""
 
-    @abstractmethod
     def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
-        """Differentiate the critics' loss.
+        """Differentiate the critics' loss, by default `squared_errors`.
 
         Args:
             value: ``[M, out, N]``, what critics say of the stored actions; may be changed.
-            target: As `_target` gave it.
+            target: ``[..., N]``, what they should say.
             weight: ``[N]``, importance weights.
             delta: ``[M, out, N]`` zeros, where the gradient goes.
         """
+        return squared_errors(value[:, 0], target, weight, delta[:, 0])
 
     @abstractmethod
     def _act(self, output: F32) -> F32:

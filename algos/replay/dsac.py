@@ -5,13 +5,10 @@ Sources: Duan et al. 2021, arXiv:2001.02811 (DSAC); Duan et al. 2023, arXiv:2310
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import numpy as np
 
-from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.dsac_config import (
     DistributionalBlueprint,
     DSACConfig,
@@ -42,8 +39,8 @@ class Distributional(EntropyLearner):
         super().__init__(settings, environment, setup)
         self._target_policy = self._vectors.target_network("policy")
 
-    def _target(self, batch: ReplayBatch) -> F32:
-        """Targets ``[2, N]``: of the next return's mean, and of a sample of it.
+    def _next_value(self) -> F32:
+        """Values ``[2, N]``: of the next return's mean, and of a sample of it.
 
         Both are of the critic with the least mean (DSAC-T: twin value distribution learning).
         """
@@ -63,13 +60,7 @@ class Distributional(EntropyLearner):
         np.multiply(noise, least_std, out=noise)
         np.add(least_mean, noise, out=target[1])
         target -= np.float32(self._temperature.value) * log_prob
-        target *= numbers(batch.discount)
-        target += numbers(batch.reward)
         return target
-
-    @abstractmethod
-    def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
-        """Differentiate by `distribution_gradient`."""
 
 
 class DSAC(Distributional):

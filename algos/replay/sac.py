@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
 from fast_core.algos.replay.box_blueprint import BoxBlueprint, SquashedBlueprint
-from fast_core.algos.replay.box_learner import BoxLearner, least_value, mean_value, squared_errors
-from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.learner import Losses
+from fast_core.algos.replay.box_learner import BoxLearner, least_value, mean_value
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.algos.replay.temperature import Temperature
 from fast_core.spec import EnvironmentSpec
@@ -73,8 +71,8 @@ class SAC(EntropyLearner):
 
     settings: SACConfig
 
-    def _target(self, batch: ReplayBatch) -> F32:
-        """Soft value targets ``[N]``: equation 3, over n steps."""
+    def _next_value(self) -> F32:
+        """Soft values ``[N]``: equation 3, over n steps."""
         action, log_prob = self._sample(self._policy.forward(self._inputs.next_obs)[0])
         values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
         some = self.settings.critics_in_target
@@ -82,13 +80,7 @@ class SAC(EntropyLearner):
             values = values[self._rng.choice(len(values), some, replace=False)]
         target: F32 = np.minimum.reduce(values, axis=0)
         target -= np.float32(self._temperature.value) * log_prob
-        target *= numbers(batch.discount)
-        target += numbers(batch.reward)
         return target
-
-    def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
-        """Equation 5 of every critic."""
-        return squared_errors(value[:, 0], target, weight, delta[:, 0])
 
     def _policy_value(self, value: F32, delta: F32) -> float:
         """The least value, or with random subsets in targets the mean (REDQ, algorithm 1)."""

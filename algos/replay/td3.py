@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.replay.box_learner import BoxLearner, least_value, squared_errors
-from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.learner import Losses
+from fast_core.algos.replay.box_learner import BoxLearner, least_value
 from fast_core.algos.replay.td3_config import TD3Config
 from fast_core.spec import EnvironmentSpec
 
@@ -36,7 +34,7 @@ class TD3(BoxLearner):
         self._target_policy = self._vectors.target_network("policy")
         self._action: F32 = np.empty((0, 0), np.float32)
 
-    def _target(self, batch: ReplayBatch) -> F32:
+    def _next_value(self) -> F32:
         """Clipped double Q-learning with smoothed actions ``[N]``: equations 10 and 14."""
         action: F32 = np.tanh(self._target_policy.forward(self._inputs.next_obs)[0])
         if self.settings.smoothing_noise > 0.0:
@@ -46,12 +44,7 @@ class TD3(BoxLearner):
             np.minimum(np.maximum(action, -ONE, out=action), ONE, out=action)
         values = self._target_critics.forward(self._inputs.with_next_action(action))[:, 0]
         target: F32 = np.minimum.reduce(values, axis=0)
-        target *= numbers(batch.discount)
-        target += numbers(batch.reward)
         return target
-
-    def _critic_losses(self, value: F32, target: F32, weight: F32, delta: F32) -> Losses:
-        return squared_errors(value[:, 0], target, weight, delta[:, 0])
 
     def _act(self, output: F32) -> F32:
         self._action = np.tanh(output)

@@ -25,7 +25,8 @@ from fast_core.algorithm import (
 from fast_core.algos.nets.action_map import halves
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.adam import Schedule
-from fast_core.algos.nets.images import Cnn, check_cnn, find_images, fitting_cnn
+from fast_core.algos.nets.encoder_shape import find_encoder
+from fast_core.algos.nets.images import Cnn, ImageShape
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Centering, Normalization
 from fast_core.algos.nets.observations import encoded_size, encodes_wide
@@ -201,16 +202,13 @@ class ActorCriticConfig(AlgorithmConfig, frozen=True, kw_only=True):
             ConfigError: The configured network can't see what is observed.
         """
         action = environment.action
-        images = () if self.network == "mlp" else find_images(environment)
+        images: tuple[ImageShape, ...] = ()
         cnn: Cnn = "nature_cnn"
         own = self._own(environment)
         if own is not None:
             images = own.images
-        elif self.network == "nature_cnn" or self.network == "residual_cnn":
-            cnn = "nature_cnn" if self.network == "nature_cnn" else "residual_cnn"
-            check_cnn(cnn, images, environment.id)
-        elif images:
-            cnn = fitting_cnn(images)
+        elif (encoder := find_encoder(self.network, environment)) is not None:
+            images, cnn = encoder.images, encoder.cnn
         if self.recurrent != "none" and self.shared_torso is False:
             raise ConfigError(
                 f"algorithm.shared_torso must be true or null with algorithm.recurrent "

@@ -13,7 +13,6 @@ from fast_core.algos.nets.distributions import make_distribution
 from fast_core.algos.nets.mlp import make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Normalization
-from fast_core.algos.nets.observations import Bool
 from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.errors import ConfigError
@@ -34,7 +33,6 @@ class ActorPolicy(Generic[Inputs]):
 
     def __init__(self, shape: NetworkShape, environment: EnvironmentSpec, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._masked = environment.action_mask is not None
         self._action_shape = environment.action.shape
         self._environment_action = ActionMap(environment.action, stretch=shape.stretched)
         self._layout = parameter_layout(shape)
@@ -57,7 +55,8 @@ class ActorPolicy(Generic[Inputs]):
             TypeError: There is memory, and no state.
         """
         output, after = self._output(obs, state)
-        mask = self._mask(obs) if self._masked else None
+        allowed = self._inputs.encoder.mask(obs)
+        mask = None if allowed is None else allowed.T
         if explore:
             action, log_prob = self._distribution.sample(output, noise, mask)
         else:
@@ -67,11 +66,6 @@ class ActorPolicy(Generic[Inputs]):
     def environment_action(self, action: Array) -> Array:
         """Stretch and clip to the box, or count from the space's first choices."""
         return self._environment_action(action)
-
-    def _mask(self, obs: Array) -> Bool | None:
-        """Which actions are allowed, ``[A, B]``."""
-        mask = self._inputs.encoder.mask(obs)
-        return None if mask is None else mask.T
 
     def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
         """The policy head's output ``[A, B]``, and what is remembered after it."""
