@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,3 +54,11 @@ def test_resume_under_another_name_is_refused_with_what_makes_a_new_run(
     run.write_config(config_file.dumps(make_config()))
     with pytest.raises(ConfigError, match=f"goes on in its own folder.* --resume {run.path}"):
         resume(run.path, [change])
+
+
+def test_functions_of_the_launcher_are_found_in_its_package() -> None:
+    package = importlib.import_module("fast_core.launcher")
+    assert (package.launch, package.resume) == (module.launch, resume)
+    assert package.validate is module.validate
+    with pytest.raises(AttributeError, match="no attribute 'lunch'"):
+        package.lunch  # noqa: B018
