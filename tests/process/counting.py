@@ -6,25 +6,15 @@ import path. Every fault in keeping, storing or forgetting a policy's state cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from fast_core.algorithm import (
-    ActionOutput,
-    Algorithm,
-    Array,
-    LearnerSetup,
-    Policy,
-    PolicySetup,
-    RolloutBatch,
-    UpdateReport,
-)
+from fast_core.algorithm import ActionOutput, Array, RolloutBatch, UpdateReport
 from fast_core.spec import EnvironmentSpec
-from tests.process.tiny import TinyConfig
+from tests.process.tiny import TinyConfig, TinyLearner, TinyPolicy
 
 LENGTHS = (3, 5, 7)
 
@@ -52,24 +42,8 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
         return np.full(1, self._step, np.float32), reward, ends and not cut, ends and cut, {}
 
 
-class CountingConfig(TinyConfig, frozen=True, kw_only=True):
-    """Acts by what it remembers alone: ``h <- h + 1``, and for a check ``2 h``."""
-
-    def state_size(self, environment: EnvironmentSpec) -> int:
-        return 2
-
-    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
-        return CountingPolicy()
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        return CountingLearner()
-
-
-class CountingPolicy:
+class CountingPolicy(TinyPolicy):
     """Does not look at the observation."""
-
-    def load(self, parameters: Sequence[Array]) -> None:
-        pass
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
@@ -79,11 +53,8 @@ class CountingPolicy:
         action = state[:, 0].astype(np.int64) % max(LENGTHS)
         return ActionOutput(action, np.zeros(len(obs), np.float32), after)
 
-    def environment_action(self, action: Array) -> Array:
-        return action
 
-
-class CountingLearner:
+class CountingLearner(TinyLearner):
     """Checks every row."""
 
     def update(self, batch: RolloutBatch) -> UpdateReport:
@@ -96,14 +67,14 @@ class CountingLearner:
             np.testing.assert_array_equal(rollout.action, rollout.obs[:-1, :, 0])
         return UpdateReport(updates=1, skipped=0)
 
-    def policy_parameters(self) -> Sequence[Array]:
-        return [np.zeros(1, np.float32)]
 
-    def state_dict(self) -> dict[str, object]:
-        return {}
+class CountingConfig(TinyConfig, frozen=True, kw_only=True):
+    """Acts by what it remembers alone: ``h <- h + 1``, and for a check ``2 h``."""
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        pass
+    policy, learner = CountingPolicy, CountingLearner
+
+    def state_size(self, environment: EnvironmentSpec) -> int:
+        return 2
 
 
 gymnasium.register("fastloop/Counting-v0", Counting)

@@ -12,18 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from fast_core.algorithm import (
-    ActionOutput,
-    Algorithm,
-    Array,
-    LearnerSetup,
-    Policy,
-    PolicySetup,
-    RolloutBatch,
-    UpdateReport,
-)
-from fast_core.spec import EnvironmentSpec
-from tests.process.tiny import TinyConfig
+from fast_core.algorithm import ActionOutput, Array, RolloutBatch, UpdateReport
+from tests.process.tiny import TinyConfig, TinyLearner, TinyPolicy
 
 VERSIONS = 1 << 20
 
@@ -44,17 +34,7 @@ class Ticket(gymnasium.Env[np.ndarray, np.int64]):
         return self._obs.copy(), 0.0, bool(self._obs[0] == 11), False, {}
 
 
-class EchoConfig(TinyConfig, frozen=True, kw_only=True):
-    """The action is the version of the weights, the log-probability the sum of what was seen."""
-
-    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
-        return EchoPolicy()
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        return EchoLearner()
-
-
-class EchoPolicy:
+class EchoPolicy(TinyPolicy):
     """Nothing in it is learned."""
 
     def load(self, parameters: Sequence[Array]) -> None:
@@ -65,18 +45,15 @@ class EchoPolicy:
     ) -> ActionOutput:
         return ActionOutput(np.full(len(obs), self._version, np.int64), obs.sum(axis=1))
 
-    def environment_action(self, action: Array) -> Array:
-        return action
 
-
-class EchoLearner:
+class EchoLearner(TinyLearner):
     """Its weight is its version; any row that is not what its policy answered ends the run.
 
     So does one that is trained on twice, and a rollout that is not one piece.
     """
 
     def __init__(self) -> None:
-        self._version = 0
+        super().__init__()
         self._seen: set[tuple[object, ...]] = set()
 
     def update(self, batch: RolloutBatch) -> UpdateReport:
@@ -86,7 +63,7 @@ class EchoLearner:
             np.testing.assert_array_equal(rollout.behaviour_log_prob, rollout.obs[:-1].sum(axis=2))
             self._check_rows(rollout.shard, rollout.obs)
             several |= len(np.unique(rollout.policy_version)) > 1
-        self._version += 1
+        self.number += 1
         return UpdateReport(1, 0, {"versions_differ": float(several)})
 
     def _check_rows(self, shard: int, obs: Array) -> None:
@@ -99,14 +76,11 @@ class EchoLearner:
         assert len(rows) == before[..., 0].size and not rows & self._seen, "trained on twice"
         self._seen |= rows
 
-    def policy_parameters(self) -> list[Array]:
-        return [np.array([self._version], np.float32)]
 
-    def state_dict(self) -> dict[str, object]:
-        return {"version": self._version}
+class EchoConfig(TinyConfig, frozen=True, kw_only=True):
+    """The action is the version of the weights, the log-probability the sum of what was seen."""
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        self._version = int(str(state["version"]))
+    policy, learner = EchoPolicy, EchoLearner
 
 
 gymnasium.register("fastloop/Ticket-v0", entry_point=Ticket)

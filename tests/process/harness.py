@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -147,6 +147,10 @@ class Launched:
         """The run's journal so far."""
         return read_lines(self.run / "events.jsonl")
 
+    def told(self, what: str) -> list[str]:
+        """What the journal says of each event of a kind."""
+        return [event["why"] for event in self.events() if event["what"] == what]
+
     def members(self) -> list[Process]:
         """Everything that runs and came from this launcher: its session, and who has its mark."""
         start, mark = f"{MARK}=".encode(), f"{MARK}={self._mark}".encode()
@@ -223,6 +227,28 @@ class Launched:
                 f"the launcher still runs after {within_s:g} s\n{table}\n{self.screen}"
             ) from error
         return 128 - status if status < 0 else status
+
+    def done(self, within_s: float = PATIENCE_S) -> Self:
+        """This one, once it has ended, which it must do without an error."""
+        assert self.wait(within_s) == 0, self.screen
+        return self
+
+    def ends(self, status: int = 0, within_s: float = PATIENCE_S) -> Self:
+        """This one, once it has ended with this exit status and left nothing behind."""
+        assert self.wait(within_s) == status, self.screen
+        self.assert_gone()
+        return self
+
+    def ends_soon(self, status: int) -> None:
+        """It must end so and be gone as soon as FastLoop promises, counted from now."""
+        begun_s = time.monotonic()
+        assert self.wait() == status, self.screen
+        self.assert_gone(max(0.0, begun_s + GONE_WITHIN_S - time.monotonic()))
+
+    def interrupted(self, within_s: float = PATIENCE_S) -> None:
+        """Press Ctrl-C: it must end with the status of that and leave nothing behind."""
+        self.signal(signal.SIGINT)
+        self.ends(128 + signal.SIGINT, within_s)
 
     # --- what it leaves ------------------------------------------------------------------------
 
@@ -311,8 +337,26 @@ def digests(run: Path) -> dict[int, str]:
     return {int(row["why"].removeprefix("ticket ")): row["facts"]["digest"] for row in rows}
 
 
+def finished(
+    launched: Launched, tickets: int, *, warm_up: int = 0, within_s: float = PATIENCE_S
+) -> dict[int, str]:
+    """Digests of a run that must have come to its end and, after ``warm_up``, have learned."""
+    found = digests(launched.done(within_s).run)
+    assert sorted(found) == list(range(tickets))
+    learned = [found[ticket] for ticket in range(warm_up, tickets)]
+    assert len(set(learned)) == len(learned), "learning must change the learner"
+    return found
+
+
 # --- configurations ------------------------------------------------------------------------------
 
+# Nothing but training, whose every step leaves its digest.
+BARE: dict[str, Any] = {
+    "evaluation": {"every_env_steps": None},
+    "checkpoint": {"every_updates": None, "at_end": False},
+    "metrics": {"tensorboard": False},
+    "diagnostics": {"digests": True},
+}
 TOY: dict[str, Any] = {
     "name": "toy",
     "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs"]},

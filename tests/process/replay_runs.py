@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from pathlib import Path
 from typing import Any
 
 from fast_core.launcher.checkpoints.store import newest_valid
 from tests.nodes.counting import COSTLY
+from tests.process import harness
 from tests.process.harness import (
     Launched,
     Workplace,
     assert_first_cause_is_last,
-    digests,
     eventually,
     read_lines,
     read_process,
@@ -118,12 +116,7 @@ def granted(env_steps: int) -> int:
 
 def finished(launched: Launched, tickets: int = TICKETS) -> dict[int, str]:
     """The learner's digests by ticket, of a run that must have come to its end."""
-    assert launched.wait(60) == 0, launched.screen
-    found = digests(launched.run)
-    assert sorted(found) == list(range(tickets))
-    learned = [found[ticket] for ticket in range(WARM_UP, tickets)]
-    assert len(set(learned)) == len(learned), "learning must change the learner"
-    return found
+    return harness.finished(launched, tickets, warm_up=WARM_UP)
 
 
 def reached(launched: Launched) -> tuple[int, int]:
@@ -144,17 +137,10 @@ def metrics(launched: Launched) -> list[dict[str, float]]:
     return [row for row in rows if "eval/return_mean" not in row]
 
 
-def files(checkpoint: Path) -> dict[str, bytes]:
-    """What a checkpoint holds, by name."""
-    return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
-
-
 def assert_death_ends_the_run(launched: Launched, name: str) -> None:
     """Kill a node: the run ends within five seconds, names it last, and leaves nothing."""
     os.kill(launched.node(name), signal.SIGKILL)
-    begun_s = time.monotonic()
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    launched.ends_soon(1)
     assert_first_cause_is_last(launched, "SIGKILL")
     assert f"First cause: node '{name}'" in launched.screen
 

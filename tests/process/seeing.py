@@ -7,26 +7,14 @@ path. Every frame says its episode and its step, so a stack that is wrong in any
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from fast_core.algorithm import (
-    ActionOutput,
-    Algorithm,
-    Array,
-    LearnerSetup,
-    Policy,
-    PolicySetup,
-    RolloutBatch,
-    ShardRollout,
-    UpdateReport,
-)
-from fast_core.spec import EnvironmentSpec
-from tests.process.tiny import TinyConfig
+from fast_core.algorithm import ActionOutput, Array, RolloutBatch, ShardRollout, UpdateReport
+from tests.process.tiny import TinyConfig, TinyLearner, TinyPolicy
 
 LENGTHS = (1, 3, 5, 9)
 CUT = (3, 9)  # episodes of these lengths are truncated, the others have an end
@@ -56,57 +44,35 @@ class Numbered(gymnasium.Env[np.ndarray, np.int64]):
         return np.array([self._number, self._step], np.float32)
 
 
-class SeeingConfig(TinyConfig, frozen=True, kw_only=True):
-    """Nothing to set."""
-
-    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
-        return SeeingPolicy()
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
-        return SeeingLearner()
-
-
 def marks(seen: Array) -> np.ndarray:
     """A number for each row that another row is most unlikely to have, exact in float32."""
     return np.array([zlib.crc32(row.tobytes()) & 0xFFFFFF for row in seen], np.float32)
 
 
-class SeeingPolicy:
+class SeeingPolicy(TinyPolicy):
     """Where a log-probability belongs it stores the mark of what it sees."""
-
-    def load(self, parameters: Sequence[Array]) -> None:
-        pass
 
     def act(
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
         return ActionOutput(np.zeros(len(obs), np.int64), marks(obs))
 
-    def environment_action(self, action: Array) -> Array:
-        return action
 
-
-class SeeingLearner:
+class SeeingLearner(TinyLearner):
     """Checks every row; counts them, so that a resumed run has something to go on from."""
-
-    def __init__(self) -> None:
-        self._rows = 0
 
     def update(self, batch: RolloutBatch) -> UpdateReport:
         for rollout in batch.rollouts:
             _check_rows(rollout)
             _check_ends(rollout)
-            self._rows += rollout.reward.size
-        return UpdateReport(updates=1, skipped=0, metrics={"rows": float(self._rows)})
+            self.number += rollout.reward.size
+        return UpdateReport(updates=1, skipped=0, metrics={"rows": float(self.number)})
 
-    def policy_parameters(self) -> Sequence[Array]:
-        return [np.zeros(1, np.float32)]
 
-    def state_dict(self) -> dict[str, object]:
-        return {"rows": self._rows}
+class SeeingConfig(TinyConfig, frozen=True, kw_only=True):
+    """Nothing to set."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._rows = state["rows"]
+    policy, learner = SeeingPolicy, SeeingLearner
 
 
 def _check_rows(rollout: ShardRollout) -> None:

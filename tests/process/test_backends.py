@@ -42,8 +42,7 @@ def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
     pytest.importorskip("envpool")
     found = []
     for given in ("mode=inline", "nodes.env.count=2"):
-        launched = workplace.launch(given, config=TASK)
-        assert launched.wait(90) == 0, launched.screen
+        launched = workplace.launch(given, config=TASK).done(within_s=90)
         found.append(digests(launched.run))
     assert sorted(found[0]) == list(range(TICKETS))
     assert found[0] == found[1]
@@ -53,8 +52,7 @@ def test_envpool_in_processes_equals_inline(workplace: Workplace) -> None:
 def test_cartpole_trains_alike_however_it_is_stepped(workplace: Workplace) -> None:
     found = []
     for backend in ("gymnasium", "gymnasium_vector", "tests.envs.own_backend:InPlace"):
-        launched = workplace.launch(f"environment.backend={backend}", config=TASK)
-        assert launched.wait(90) == 0, launched.screen
+        launched = workplace.launch(f"environment.backend={backend}", config=TASK).done(within_s=90)
         found.append(digests(launched.run))
     assert sorted(found[0]) == list(range(TICKETS))
     assert found[0] == found[1] == found[2]
@@ -73,12 +71,9 @@ def test_checkpoints_of_what_can_not_be_repeated_are_refused(workplace: Workplac
 def test_a_game_within_which_a_run_stops_goes_on_when_it_is_resumed(workplace: Workplace) -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
-    whole = workplace.launch(config=GAME)
-    assert whole.wait(120) == 0, whole.screen
-    half = workplace.launch(f"stop.env_steps={TICKETS * 2 * 16}", config=GAME)
-    assert half.wait(120) == 0, half.screen
-    resumed = workplace.resume(half, f"stop.env_steps={TICKETS * 2 * 2 * 16}")
-    assert resumed.wait(120) == 0, resumed.screen
+    whole = workplace.launch(config=GAME).done(within_s=120)
+    half = workplace.launch(f"stop.env_steps={TICKETS * 2 * 16}", config=GAME).done(within_s=120)
+    resumed = workplace.resume(half, f"stop.env_steps={TICKETS * 2 * 2 * 16}").done(within_s=120)
     assert len(digests(whole.run)) == TICKETS
     assert digests(half.run) | digests(resumed.run) == digests(whole.run)
 
@@ -92,10 +87,8 @@ def test_environments_that_can_be_there_once_in_a_process(workplace: Workplace) 
         "checkpoint": {"every_updates": None, "at_end": True},
         "stop": {"env_steps": 192},
     }
-    first = workplace.launch(config=lone)
-    assert first.wait(90) == 0, first.screen
-    more = workplace.resume(first, "stop.env_steps=384")
-    assert more.wait(90) == 0, more.screen
+    first = workplace.launch(config=lone).done(within_s=90)
+    workplace.resume(first, "stop.env_steps=384").done(within_s=90)
     assert sorted(digests(first.run)) == list(range(8))
     inline = workplace.launch("mode=inline", config=lone)
     assert inline.wait(90) == 2

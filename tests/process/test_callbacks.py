@@ -36,7 +36,7 @@ def config(*callbacks: str, **changes: Any) -> dict[str, Any]:
 
 
 def changes(launched: Launched) -> list[str]:
-    return [event["why"] for event in launched.events() if event["what"] == "change"]
+    return launched.told("change")
 
 
 def test_what_callbacks_change_is_the_same_inline_and_after_a_kill(workplace: Workplace) -> None:
@@ -56,8 +56,7 @@ def test_what_callbacks_change_is_the_same_inline_and_after_a_kill(workplace: Wo
 
     cut = workplace.launch("diagnostics.delay_ms=8", config=config("Curriculum"))
     kill_after(cut, TICKETS // 2)
-    resumed = workplace.resume(cut, "nodes.env.count=1")
-    assert resumed.wait(60) == 0, resumed.screen
+    resumed = workplace.resume(cut, "nodes.env.count=1").done()
     assert digests(resumed.run) == digests(whole.run)
     resumed.assert_gone()
 
@@ -87,9 +86,7 @@ def test_every_optimizer_changes_before_the_same_step(workplace: Workplace) -> N
 
 @pytest.mark.slow
 def test_callback_stops_the_run_in_order_and_knows_how_it_ended(workplace: Workplace) -> None:
-    run = workplace.launch(config=config("Stopper"))
-    assert run.wait() == 0, run.screen
-    run.assert_gone()
+    run = workplace.launch(config=config("Stopper")).ends()
     assert len(digests(run.run)) == 10
     reason = "two are enough (listening:Stopper.on_checkpoint)"
     assert (run.home / "end").read_text().startswith(f"finished: {reason}")
@@ -98,9 +95,7 @@ def test_callback_stops_the_run_in_order_and_knows_how_it_ended(workplace: Workp
 
 def test_callback_that_raises_ends_the_run_with_its_traceback(workplace: Workplace) -> None:
     """ENV-11: whatever it raises."""
-    run = workplace.launch(config=config("Leaver"))
-    assert run.wait() == 1, run.screen
-    run.assert_gone()
+    run = workplace.launch(config=config("Leaver")).ends(1)
     crash = (run.run / "crash.txt").read_text()
     assert crash.rstrip().endswith("SystemExit: no licence")
     assert "calling listening:Leaver.on_checkpoint" in crash
@@ -112,9 +107,7 @@ def test_callback_that_raises_ends_the_run_with_its_traceback(workplace: Workpla
 @pytest.mark.parametrize("mode", ["process", "inline"])
 def test_callback_that_hangs_is_named_with_its_stack(workplace: Workplace, mode: str) -> None:
     limit = "supervision.work_timeout_s=1"
-    run = workplace.launch(limit, f"mode={mode}", config=config("Hanger"))
-    assert run.wait() == 1, run.screen
-    run.assert_gone()
+    run = workplace.launch(limit, f"mode={mode}", config=config("Hanger")).ends(1)
     crash = (run.run / "crash.txt").read_text()
     assert "listening:Hanger.on_checkpoint did not return within 1 s" in crash
     assert "time.sleep(0.1)" in crash
@@ -124,9 +117,7 @@ def test_callback_that_hangs_is_named_with_its_stack(workplace: Workplace, mode:
 def test_interrupted_run_does_not_wait_for_a_callback_that_hangs(workplace: Workplace) -> None:
     run = workplace.launch(config=config("Hanger", stop={"time_s": 60}))
     eventually(lambda: (run.home / "hangs").exists(), "the callback hangs")
-    run.signal(signal.SIGINT)
-    assert run.wait() == 130, run.screen
-    run.assert_gone()
+    run.interrupted()
 
 
 KEPT = "no Python ran in it for 10 s "
@@ -143,8 +134,7 @@ def test_callback_that_keeps_the_interpreters_lock_is_ended_with_its_stack(
     eventually(lambda: (run.home / "keeps").exists(), "the callback keeps the lock")
     if asked:
         run.signal(signal.SIGINT)
-    assert run.wait(60) == 128 + signal.SIGKILL, run.screen
-    run.assert_gone()
+    run.ends(128 + signal.SIGKILL)
     why = "although it was asked to end" if asked else "(supervision.work_timeout_s, at least 10)"
     assert f"{KEPT}{why}" in run.screen
     assert f"{KEPT}{why}" in (run.run / "crash.txt").read_text()
@@ -160,8 +150,7 @@ def test_launcher_with_callbacks_that_is_stopped_for_long_goes_on(workplace: Wor
     os.kill(run.pid, signal.SIGINT)
     time.sleep(12)  # a launcher that runs would be ended: `KEPT`
     os.kill(run.pid, signal.SIGCONT)
-    assert run.wait() == 130, run.screen
-    run.assert_gone()
+    run.ends(130)
 
 
 def test_what_is_no_callback_leaves_nothing(workplace: Workplace) -> None:
@@ -174,7 +163,6 @@ def test_what_is_no_callback_leaves_nothing(workplace: Workplace) -> None:
 @pytest.mark.slow
 def test_curriculum_of_the_examples_reaches_the_top(workplace: Workplace) -> None:
     values = yaml.safe_load((ROOT / "examples" / "curriculum.yaml").read_text())
-    run = workplace.launch("metrics.tensorboard=false", config=values)
-    assert run.wait(120) == 0, run.screen
+    run = workplace.launch("metrics.tensorboard=false", config=values).done(within_s=120)
     assert "with the goal at 0.5 (examples.curriculum:MovingGoal.on_evaluation)" in run.screen
     assert len(changes(run)) == 8

@@ -47,16 +47,14 @@ def checkpoints(launched: Launched) -> list[str]:
 
 @pytest.mark.slow
 def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
-    first = workplace.launch(config=CARTPOLE)
-    assert first.wait() == 0, first.screen
+    first = workplace.launch(config=CARTPOLE).done()
     config = (first.run / "config.yaml").read_text()
     refused = workplace.resume(first, "algorithm.hidden_sizes=[7]", "stop.env_steps=640")
     assert refused.wait() == 2
     assert "must have the configured parameters" in refused.screen.splitlines()[-1]
     assert "Traceback" not in refused.screen
     assert (first.run / "config.yaml").read_text() == config
-    again = workplace.resume(first, "stop.env_steps=640")
-    assert again.wait() == 0, again.screen
+    workplace.resume(first, "stop.env_steps=640").done()
     assert "640" in (first.run / "config.yaml").read_text()
     assert not list(first.run.glob("crash*"))  # nothing has failed
 
@@ -73,13 +71,10 @@ def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) ->
         path = home / "config.yaml"
         path.write_text((source.home / "config.yaml").read_text())
         arguments = ["-m", "fast_core.cli", "launch", str(path), "stop.updates=1"]
-        new = workplace.start([*arguments, "--resume", str(source.run)], home=home)
-        assert new.wait() == 0, new.screen
+        new = workplace.start([*arguments, "--resume", str(source.run)], home=home).done()
         assert len(checkpoints(new)) == 1
         assert not list((source.run / "checkpoints").glob("*.damaged"))
-    source.signal(signal.SIGINT)
-    assert source.wait() == 130
-    source.assert_gone()
+    source.interrupted()
 
 
 def test_full_disk_costs_checkpoints_and_not_the_run(workplace: Workplace) -> None:
@@ -114,18 +109,15 @@ def test_run_whose_environments_do_not_come_back_goes_on_with_new_episodes(
     workplace: Workplace,
 ) -> None:
     """It repeats as long as the probe looks, and drifts later."""
-    first = workplace.toy("drift", "stop={env_steps: 1440}", at=40)
-    assert first.wait() == 0, first.screen
+    first = workplace.toy("drift", "stop={env_steps: 1440}", at=40).done()
     refused = workplace.resume(first, "stop.env_steps=3200", "checkpoint.exact=require")
     assert refused.wait() == 2, refused.screen
     assert "the observation differs from the saved one" in refused.screen
     assert "checkpoint.exact is 'require'" in refused.screen
-    again = workplace.resume(first, "stop.env_steps=3200")
-    assert again.wait() == 0, again.screen
+    again = workplace.resume(first, "stop.env_steps=3200").done()
     assert again.screen.count("this resume is not exact: with it, 4 open episodes") == 1
     assert "not exact" in again.screen.partition("\nfinished")[2]
-    never = workplace.resume(first, "stop.env_steps=4800", "checkpoint.exact=never")
-    assert never.wait() == 0, never.screen
+    never = workplace.resume(first, "stop.env_steps=4800", "checkpoint.exact=never").done()
     assert "8 open episodes of the run were given up" in never.screen
     never.assert_gone()
 
@@ -214,8 +206,7 @@ def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
 
 @pytest.mark.slow
 def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workplace) -> None:
-    launched = workplace.launch(config=CARTPOLE)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch(config=CARTPOLE).done()
     assert "evaluate it" in launched.screen
     command = [sys.executable, "-m", "fast_core.cli", "eval", str(launched.run), "--episodes", "2"]
     done = subprocess.run(command, cwd=launched.home, capture_output=True, timeout=60, check=True)
@@ -241,8 +232,7 @@ def test_environment_that_hangs_or_crashes_in_its_first_steps_is_found(
 
 @pytest.mark.slow
 def test_refused_launch_from_another_run_leaves_no_run_directory(workplace: Workplace) -> None:
-    source = workplace.launch(config=CARTPOLE)
-    assert source.wait() == 0
+    source = workplace.launch(config=CARTPOLE).done()
     home = workplace.folder()
     path = home / "config.yaml"
     path.write_text((source.home / "config.yaml").read_text())

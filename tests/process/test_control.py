@@ -120,11 +120,9 @@ def test_env_nodes_come_and_go_without_a_row_lost_and_the_checkpoint_resumes(
     assert "from 1 to 4 env nodes, as it has 4 shards (rollout.shards)" in refused
     assert said(workplace, launched, "scale", run, "env=2") == f"{run}: it has 2 env nodes"
     said(workplace, launched, "stop", run)
-    assert launched.wait() == 130, launched.screen
-    launched.assert_gone()
+    launched.ends(130)
     assert not (launched.run / "crash.txt").exists()
     rows = read_lines(launched.run / "metrics.jsonl")
     assert rows[-1]["values"]["scheduler/env_nodes"] == 2
     assert rows[-1]["values"]["scheduler/rows_dropped"] == 0
-    resumed = workplace.resume(launched, f"stop={{env_steps: {rows[-1]['env_steps'] + 500}}}")
-    assert resumed.wait() == 0, resumed.screen
+    workplace.resume(launched, f"stop={{env_steps: {rows[-1]['env_steps'] + 500}}}").done()

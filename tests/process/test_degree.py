@@ -36,8 +36,7 @@ def test_run_chooses_its_degree_tells_why_keeps_it_and_can_be_run_again(
 ) -> None:
     auto = "scheduler.off_policy_degree=-1"
     kwargs = f"environment.kwargs={{step_s: 0.01, folder: {workplace.folder()}}}"
-    launched = workplace.launch(auto, kwargs, "stop.env_steps=640", config=CONFIG)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch(auto, kwargs, "stop.env_steps=640", config=CONFIG).done()
     first, *later = changes(launched)
     assert first[0] == 0 < first[1], launched.screen
     assert "launcher info: off-policy degree 0 -> " in launched.screen
@@ -46,11 +45,9 @@ def test_run_chooses_its_degree_tells_why_keeps_it_and_can_be_run_again(
     (*_, row) = read_lines(launched.run / "metrics.jsonl")
     assert row["values"]["scheduler/degree"] == last
     run, recorded = launched.run, digests(launched.run)
-    again = rerun(workplace, launched, run=run)
-    assert again.wait() == 0, again.screen
+    rerun(workplace, launched, run=run).done()
     assert digests(rerun_of(run)) == recorded, "inline, where it would choose nothing by itself"
-    resumed = workplace.resume(launched, "stop.env_steps=704")
-    assert resumed.wait() == 0, resumed.screen
-    (goes_on,) = [event["why"] for event in resumed.events() if event["what"] == "resume"]
+    resumed = workplace.resume(launched, "stop.env_steps=704").done()
+    (goes_on,) = resumed.told("resume")
     assert f"degree {last}, chosen by itself from 0 to 16" in goes_on
     assert len(changes(resumed)) == 1 + len(later), "it is not measured again"

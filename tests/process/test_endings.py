@@ -35,9 +35,7 @@ INTERRUPTED = 130
 
 
 def test_finished_run_leaves_nothing(workplace: Workplace) -> None:
-    launched = workplace.launch("stop={env_steps: 500}", fresh=True)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = workplace.launch("stop={env_steps: 500}", fresh=True).ends()
     assert not (launched.run / "crash.txt").exists()
     assert "Traceback" not in launched.screen
 
@@ -78,9 +76,7 @@ def test_ctrl_c_while_the_environment_is_looked_at_leaves_no_run_directory(
     """`fastloop eval NAME` would take it for the newest run, and `list` shows it for ever."""
     launched = workplace.toy("sleep", at=2)
     eventually(lambda: list(launched.home.glob("runs/*/*/logs")), "the run directory")
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone()
+    launched.interrupted()
     assert not (launched.home / "runs").exists()
 
 
@@ -111,8 +107,7 @@ def test_signal_to_the_launcher_ends_the_run_in_order(
     launched = workplace.toy("", FIGURES, step_s=0.001)
     launched.await_update()
     launched.signal(number)
-    assert launched.wait() == 128 + number, launched.screen
-    launched.assert_gone()
+    launched.ends(128 + number)
     assert ("Ctrl-C" if number == signal.SIGINT else f"signal {number.name}") in launched.screen
     assert tracebacks(launched) == 0
     assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
@@ -126,8 +121,7 @@ def test_signal_to_everybody_counts_as_one_to_the_launcher(
     launched = workplace.toy("", FIGURES, step_s=0.001)
     launched.await_update()
     signal_everybody(launched, number)
-    assert launched.wait() == 128 + number, launched.screen
-    launched.assert_gone()
+    launched.ends(128 + number)
     assert not (launched.run / "crash.txt").exists(), launched.screen
     assert "watchdog" not in launched.screen
     assert list((launched.run / "checkpoints").glob("*/manifest.json")), launched.screen
@@ -161,8 +155,7 @@ def test_job_that_is_suspended_goes_on(workplace: Workplace) -> None:
         signal_everybody(launched, number)
         time.sleep(0.3)
     signal_everybody(launched, signal.SIGTERM)
-    assert launched.wait() == 128 + signal.SIGTERM, launched.screen
-    launched.assert_gone()
+    launched.ends(128 + signal.SIGTERM)
     assert not (launched.run / "crash.txt").exists(), launched.screen
 
 
@@ -186,8 +179,7 @@ def test_second_ctrl_c_does_not_wait(workplace: Workplace, fault: str) -> None:
     launched = workplace.toy(fault, "supervision.grace_s=600")
     eventually((launched.home / "went-wrong").exists, "the fault")
     launched.signal_twice(signal.SIGINT)
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone()
+    launched.ends(INTERRUPTED)
 
 
 @pytest.mark.parametrize("after_s", slow_but([0.5], [0.5, 1.0]))
@@ -196,8 +188,7 @@ def test_two_ctrl_c_at_once_leave_nothing(workplace: Workplace, after_s: float) 
     launched.sleep_until(after_s)
     launched.signal(signal.SIGINT, group=True)
     launched.signal(signal.SIGINT, group=True)
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone()
+    launched.ends(INTERRUPTED)
 
 
 # --- what environments fork --------------------------------------------------------------------
@@ -211,8 +202,9 @@ def helpers(launched: Launched) -> list[int]:
 
 def test_forked_helper_does_not_hold_up_the_start(workplace: Workplace) -> None:
     """It inherits everything that its node has open, the probe's way to the launcher too."""
-    launched = workplace.toy("helper", "stop={env_steps: 300}", "supervision.start_timeout_s=10")
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.toy(
+        "helper", "stop={env_steps: 300}", "supervision.start_timeout_s=10"
+    ).done()
     assert len(helpers(launched)) > 4
     launched.assert_gone()
 
@@ -222,9 +214,7 @@ def test_forked_simulator_ends_when_its_environment_terminates_it(
     workplace: Workplace, mode: str
 ) -> None:
     """The probe's, the nodes' and, inline, the launcher's own handlers don't reach it."""
-    launched = workplace.toy("simulator", f"mode={mode}", "stop={env_steps: 300}")
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = workplace.toy("simulator", f"mode={mode}", "stop={env_steps: 300}").ends()
     assert "is killed" not in launched.screen
 
 
@@ -253,20 +243,23 @@ def test_forked_helper_of_another_session_does_not_outlive_the_run(
 # --- nodes that can't stop ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fault",
-    slow_but(["gil"], ["gil", "deaf", "deaf child", "daemon"]),
-)
-def test_ctrl_c_ends_nodes_that_do_not_listen(workplace: Workplace, fault: str) -> None:
+DEAF = ("gil", "deaf", "deaf child", "daemon", "stopped")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("fault", slow_but(DEAF[:1], DEAF))
+def test_nodes_that_do_not_listen_end_with_their_launcher(
+    workplace: Workplace, fault: str, number: signal.Signals
+) -> None:
     """FT-08: asked, then terminated, then killed; with what they started."""
-    launched = workplace.toy(fault, step_s=0.001)
+    launched = workplace.toy("" if fault == "stopped" else fault, step_s=0.001)
     launched.await_training()
-    if fault in ("gil", "deaf"):
+    if fault == "stopped":
+        os.kill(launched.node("env-0"), signal.SIGSTOP)
+    elif fault in ("gil", "deaf"):
         eventually((launched.home / "went-wrong").exists, "the fault")
-    launched.signal(signal.SIGINT)
-    begun_s = time.monotonic()
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    launched.signal(number)
+    launched.ends_soon(128 + number)
     assert tracebacks(launched) == 0
 
 
@@ -274,9 +267,7 @@ def test_node_that_has_to_be_killed_is_told_to_the_person(workplace: Workplace) 
     launched = workplace.toy("sleep", "supervision.grace_s=0.5")
     eventually((launched.home / "went-wrong").exists, "the fault")
     time.sleep(0.1)
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone()
+    launched.interrupted()
     told = " ".join(launched.screen.split())
     assert "did not stop within 0.5 s (supervision.grace_s) and is killed" in told
     assert "it was in _fault (" in told
@@ -296,30 +287,16 @@ def test_node_that_fails_while_it_stops_is_told_to_the_person(
     launched = workplace.toy(fault, "stop={time_s: 1}", "nodes.env.count=1", step_s=0.001)
     launched.await_training()
     (launched.home / "trained").touch()
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     warnings = [line for line in launched.screen.splitlines() if cause in line]
     assert len(warnings) == 1, launched.screen
     assert "launcher warning: env-0 failed while the run ended" in warnings[0]
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_a_stopped_node(workplace: Workplace) -> None:
-    launched = workplace.toy("", step_s=0.001)
-    launched.await_training()
-    os.kill(launched.node("env-0"), signal.SIGSTOP)
-    launched.signal(signal.SIGINT)
-    begun_s = time.monotonic()
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
-
-
 def test_ctrl_c_while_the_environment_is_made(workplace: Workplace) -> None:
     launched = workplace.toy("constructor sleep")
     eventually((launched.home / "made").exists, "the constructor")
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == INTERRUPTED, launched.screen
-    launched.assert_gone()
+    launched.interrupted()
 
 
 # --- the launcher is killed --------------------------------------------------------------------
@@ -329,27 +306,6 @@ def test_ctrl_c_while_the_environment_is_made(workplace: Workplace) -> None:
 def test_killed_launcher_leaves_nothing(workplace: Workplace, after_s: float) -> None:
     launched = workplace.toy("child", step_s=0.001, fresh=True)
     launched.sleep_until(after_s)
-    launched.signal(signal.SIGKILL)
-    launched.wait()
-    launched.assert_gone()
-
-
-@pytest.mark.parametrize("fault", slow_but(["gil"], ["gil", "deaf", "deaf child", "daemon"]))
-def test_killed_launcher_takes_busy_nodes_along(workplace: Workplace, fault: str) -> None:
-    launched = workplace.toy(fault, step_s=0.001)
-    launched.await_training()
-    if fault in ("gil", "deaf"):
-        eventually((launched.home / "went-wrong").exists, "the fault")
-    launched.signal(signal.SIGKILL)
-    launched.wait()
-    launched.assert_gone()
-
-
-@pytest.mark.slow
-def test_killed_launcher_takes_a_stopped_node_along(workplace: Workplace) -> None:
-    launched = workplace.toy("", step_s=0.001)
-    launched.await_training()
-    os.kill(launched.node("env-0"), signal.SIGSTOP)
     launched.signal(signal.SIGKILL)
     launched.wait()
     launched.assert_gone()
@@ -392,9 +348,7 @@ def test_failing_environment_ends_the_run_with_its_cause(
     workplace: Workplace, fault: str, cause: str
 ) -> None:
     """ENV-10: what is shown last, and kept, says where and when it happened."""
-    launched = workplace.toy(fault)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = workplace.toy(fault).ends(1)
     assert_first_cause_is_last(launched, cause)
     report = (launched.run / "crash.txt").read_text()
     assert "First cause: node 'env-" in report
@@ -417,9 +371,7 @@ def test_killed_process_ends_the_run(workplace: Workplace, name: str) -> None:
     launched = workplace.toy(fault, "evaluation.every_env_steps=1000", step_s=0.001)
     launched.await_training()
     os.kill(launched.node(name), signal.SIGKILL)
-    begun_s = time.monotonic()
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    launched.ends_soon(1)
     assert_first_cause_is_last(launched, "SIGKILL")
     assert f"First cause: node '{name}'" in launched.screen
 
@@ -435,9 +387,7 @@ LEAVING = [
 def test_environment_that_raises_past_exception_ends_the_run_with_its_cause(
     workplace: Workplace, mode: str, fault: str, cause: str
 ) -> None:
-    launched = workplace.toy(fault, f"mode={mode}")
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    launched = workplace.toy(fault, f"mode={mode}").ends(1)
     assert_first_cause_is_last(launched, cause)
     assert "in step 37" in launched.screen
 
@@ -453,8 +403,7 @@ def test_node_that_dies_while_it_waits_for_its_plan_ends_the_start(workplace: Wo
 
     eventually(lambda: len(waiting()) == 4, "nodes without a plan")
     os.kill(waiting()[0].pid, signal.SIGKILL)
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    launched.ends(1)
     last = launched.screen.strip().splitlines()[-1]
     assert "was killed by SIGKILL before the run began" in last
     assert "logs/fork-server.log" in last
@@ -464,8 +413,7 @@ def test_fork_server_killed_while_starting(workplace: Workplace) -> None:
     launched = workplace.toy("constructor sleep")
     eventually((launched.home / "made").exists, "the constructor")
     os.kill(launched.node("fork server"), signal.SIGKILL)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     assert "fork server" in launched.screen.strip().splitlines()[-1]
 
 
@@ -480,5 +428,4 @@ def test_watchdog_that_is_gone_does_not_matter(
 
     (watchdog,) = eventually(watchdogs, f"a watchdog\n{launched.screen}")
     os.kill(watchdog, number)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import Launched, Workplace, digests, read_lines
+from tests.process import harness
+from tests.process.harness import BARE, Workplace, read_lines
 
 pytestmark = pytest.mark.process
 
@@ -30,10 +32,7 @@ def task(name: str, *, normalised: bool = False) -> dict[str, Any]:
             "normalize_observations": normalised,
             "normalize_rewards": normalised,
         },
-        "evaluation": {"every_env_steps": None},
-        "checkpoint": {"every_updates": None, "at_end": False},
-        "metrics": {"tensorboard": False},
-        "diagnostics": {"digests": True},
+        **BARE,
         "stop": {"env_steps": TICKETS * SHARDS * ENVS * STEPS},
     }
 
@@ -45,12 +44,7 @@ TASKS = {
 }
 
 
-def finished(launched: Launched) -> dict[int, str]:
-    assert launched.wait(60) == 0, launched.screen
-    found = digests(launched.run)
-    assert sorted(found) == list(range(TICKETS))
-    assert len(set(found.values())) == TICKETS, "learning must change the learner"
-    return found
+finished = partial(harness.finished, tickets=TICKETS)
 
 
 CASES = (
@@ -121,8 +115,7 @@ def test_appo_weights_older_rows_and_leaves_out_those_beyond_its_limit(
         "algorithm.max_lag=32",  # the updates of one ticket
         "metrics.interval_s=0.01",
         config=TASKS["discrete"],
-    )
-    assert launched.wait(60) == 0, launched.screen
+    ).done()
     rows = [row["values"] for row in read_lines(launched.run / "metrics.jsonl")]
     seen = [row for row in rows if "train/ess" in row]
     assert all(0 <= row["train/ess"] <= 1 for row in seen)  # 0 where a whole ticket is too old

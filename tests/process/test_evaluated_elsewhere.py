@@ -46,8 +46,7 @@ def test_evaluating_elsewhere_changes_no_bit_of_training_and_goes_on_after_a_res
     beside = workplace.launch("stop.env_steps=128", config=config(mode, ENVIRONMENTS))
     assert alone.wait() == 0, alone.screen
     assert beside.wait() == 0, beside.screen
-    resumed = workplace.resume(beside, "stop.env_steps=256")
-    assert resumed.wait() == 0, resumed.screen
+    resumed = workplace.resume(beside, "stop.env_steps=256").done()
     assert digests(alone.run) == digests(beside.run)
 
     rows = [row["values"] for row in read_lines(beside.run / "metrics.jsonl")]
@@ -61,8 +60,7 @@ def test_evaluating_elsewhere_changes_no_bit_of_training_and_goes_on_after_a_res
     assert told and all(each == {"short": [10, 10], "same": [100, 100]} for each in told)
     assert "best in short" in resumed.screen and "best in same" in resumed.screen
     arguments = ["-m", "fast_core.cli", "eval", str(beside.run), "--checkpoint", "best-short"]
-    played = workplace.start(arguments, home=beside.home)
-    assert played.wait() == 0, played.screen
+    played = workplace.start(arguments, home=beside.home).done()
     assert json.loads(played.screen.splitlines()[-1])["policy"] == "best-short"
     for run in (alone, beside, resumed):
         run.assert_gone()

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import Workplace, digests, eventually
+from tests.process.harness import TOY, Workplace, digests, eventually
 from tests.process.recording import WHOLE
 
 pytestmark = pytest.mark.process
 
 TICKETS, SHARDS = 20, 3
 BONUS: dict[str, Any] = {
-    "name": "bonus",
+    **TOY,
     "environment": {"id": "CartPole-v1"},
     "rollout": {"shards": SHARDS, "envs_per_shard": 2, "steps": 8},
     "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 48, "epochs": 1},
@@ -32,9 +32,6 @@ BONUS: dict[str, Any] = {
             {"node": "examples.exploration_bonus:NoveltyLog"},
         ],
     },
-    "evaluation": {"every_env_steps": None},
-    "checkpoint": {"every_updates": None},
-    "metrics": {"tensorboard": False},
     "diagnostics": {"digests": True},
     "stop": {"env_steps": TICKETS * SHARDS * 16},
 }
@@ -45,18 +42,15 @@ def novelties(run: Path) -> list[str]:
 
 
 def test_stage_gives_the_same_bits_inline_and_in_processes(workplace: Workplace) -> None:
-    reference = workplace.launch("mode=inline", config=BONUS)
-    assert reference.wait(60) == 0, reference.screen
+    reference = workplace.launch("mode=inline", config=BONUS).done()
     expected = digests(reference.run)
     assert sorted(expected) == list(range(TICKETS))
     lines = novelties(reference.run)
     assert len(lines) == TICKETS * SHARDS
     assert [line.split(",")[0] for line in lines] == ["0", "1", "2"] * TICKETS
-    without = workplace.launch("mode=inline", "nodes.extra=[]", config=BONUS)
-    assert without.wait(60) == 0
+    without = workplace.launch("mode=inline", "nodes.extra=[]", config=BONUS).done()
     assert set(digests(without.run).values()).isdisjoint(expected.values())
-    launched = workplace.launch("nodes.env.count=3", "diagnostics.delay_ms=3", config=BONUS)
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("nodes.env.count=3", "diagnostics.delay_ms=3", config=BONUS).done()
     assert digests(launched.run) == expected
     assert novelties(launched.run) == lines
     launched.assert_gone()
@@ -64,13 +58,10 @@ def test_stage_gives_the_same_bits_inline_and_in_processes(workplace: Workplace)
 
 @pytest.mark.slow
 def test_resumed_stage_remembers_what_it_saw(workplace: Workplace) -> None:
-    whole = workplace.launch("mode=inline", config=BONUS)
-    assert whole.wait(60) == 0
+    whole = workplace.launch("mode=inline", config=BONUS).done()
     half = f"stop.env_steps={TICKETS // 2 * SHARDS * 16}"
-    launched = workplace.launch(half, config=BONUS)
-    assert launched.wait(60) == 0, launched.screen
-    resumed = workplace.resume(launched, f"stop.env_steps={BONUS['stop']['env_steps']}")
-    assert resumed.wait(60) == 0, resumed.screen
+    launched = workplace.launch(half, config=BONUS).done()
+    resumed = workplace.resume(launched, f"stop.env_steps={BONUS['stop']['env_steps']}").done()
     assert digests(resumed.run) == digests(whole.run)
     assert novelties(resumed.run) == novelties(whole.run)
 
@@ -79,8 +70,7 @@ def test_killed_stage_ends_the_run_with_its_name(workplace: Workplace) -> None:
     launched = workplace.launch("stop={time_s: 60}", config=BONUS)
     launched.await_training()
     os.kill(launched.node("countbonus"), signal.SIGKILL)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     assert "countbonus was killed by SIGKILL" in (launched.run / "crash.txt").read_text()
 
 
@@ -113,8 +103,7 @@ def test_ring_of_ones_own_carries_every_rollout_to_another_process(workplace: Wo
     found = []
     for mode in ("inline", "process"):
         config = recording("examples.trajectory_log:Recorder")
-        launched = workplace.launch(f"mode={mode}", config=config)
-        assert launched.wait(60) == 0, launched.screen
+        launched = workplace.launch(f"mode={mode}", config=config).done()
         found.append(recorded(launched.run))
         assert "ring full" not in launched.screen
     assert found[0].tobytes() == found[1].tobytes()

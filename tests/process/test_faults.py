@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,7 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
     """ENV-13, as far as nodes are not restarted."""
     launched = workplace.toy(fault, "environment.step_timeout_s=1")
     eventually((launched.home / "went-wrong").exists, "the fault")
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     assert "an environment did not return from reset or step within 1 s" in last_line(launched)
     assert "First cause: node 'env-" in launched.screen
     assert 'toy_envs.py", line' in launched.screen  # the stack of the call that hangs
@@ -43,10 +43,7 @@ def test_step_that_does_not_return_ends_the_run(workplace: Workplace, fault: str
 
 @pytest.mark.slow
 def test_slow_steps_are_no_hang(workplace: Workplace) -> None:
-    launched = workplace.toy(
-        "", "environment.step_timeout_s=0.5", "stop={time_s: 2.5}", step_s=0.04
-    )
-    assert launched.wait() == 0, launched.screen
+    workplace.toy("", "environment.step_timeout_s=0.5", "stop={time_s: 2.5}", step_s=0.04).done()
 
 
 @pytest.mark.slow
@@ -75,9 +72,7 @@ def test_training_that_ends_in_nan_again_and_again_ends_with_the_cause(
         "stop={env_steps: 100000, score: -1}",
         "evaluation={every_env_steps: 1, episodes: 2, envs: 2, mode: sync}",
         at=2,
-    )
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    ).ends(1)
     assert "100 of the last 100 training episodes met NaN or infinity" in last_line(launched)
     assert "2 of 2 evaluation episodes met NaN or infinity" in launched.screen
     assert not (launched.run / "checkpoints" / "best-policy.msgpack").exists()
@@ -88,9 +83,9 @@ def test_training_that_ends_in_nan_again_and_again_ends_with_the_cause(
 
 def test_constructor_that_raises_ends_the_start(workplace: Workplace) -> None:
     """FT-02, FT-04 without restarts: one node's constructor fails, after the probe's worked."""
-    launched = workplace.toy("constructor", "nodes.env.count=4", "rollout.shards=4", process=3)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = workplace.toy(
+        "constructor", "nodes.env.count=4", "rollout.shards=4", process=3
+    ).ends(1)
     assert "no licence" in last_line(launched)
     assert launched.screen.count("no licence") <= 5, launched.screen
     assert launched.screen.count("Traceback (most recent call last)") == 1
@@ -110,24 +105,22 @@ def test_constructor_that_always_raises_fails_before_any_node(workplace: Workpla
 def test_nodes_that_make_many_slow_environments_have_their_time(workplace: Workplace) -> None:
     """Each node's take longer than the limit, one of them does not."""
     five = ("rollout.envs_per_shard=5", "stop={env_steps: 80}")
-    launched = workplace.toy("", *five, "supervision.start_timeout_s=5", made_s=1.2)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    workplace.toy("", *five, "supervision.start_timeout_s=5", made_s=1.2).ends()
 
 
 def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace) -> None:
-    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=0)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=0).ends(
+        1
+    )
     assert "was not made, reset and stepped within 3 s" in last_line(launched)
     assert "in _fail_while_made" in launched.screen
 
 
 @pytest.mark.slow
 def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workplace) -> None:
-    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=1)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=1).ends(
+        1
+    )
     assert "missing: env-" in last_line(launched)
     assert "First cause: node 'env-" in launched.screen
     assert "in _fail_while_made" in launched.screen
@@ -158,22 +151,29 @@ def test_every_environment_is_closed_once(workplace: Workplace, how: str) -> Non
 # --- resources -----------------------------------------------------------------------------------
 
 
-def test_run_that_does_not_fit_into_memory_is_refused(workplace: Workplace) -> None:
-    """FT-11, SHM-02: with the arithmetic, as an ordinary error."""
-    launched = workplace.launch("rollout.steps=10000000000", "algorithm.minibatch_size=1000000")
-    assert launched.wait() == 2
-    launched.assert_gone()
-    assert "Traceback" not in launched.screen
-    assert "GiB" in launched.screen
-    assert "started" not in launched.screen
-
-
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def mappings(pid: int) -> int:
     return len(Path(f"/proc/{pid}/maps").read_text().splitlines())
+
+
+def assert_constant(launched: Launched, names: Sequence[str]) -> None:
+    """Its nodes and its launcher have as many of both as 3 s before."""
+    pids = {"launcher": launched.pid} | {name: launched.node(name) for name in names}
+    time.sleep(1.5)
+    before = {name: (descriptors(pid), mappings(pid)) for name, pid in pids.items()}
+    time.sleep(3.0)
+
+    def as_before(name: str) -> bool:
+        files, maps = before[name]
+        return descriptors(pids[name]) <= files + 2 and mappings(pids[name]) < maps + 100
+
+    # The files of a checkpoint that is being written are open for a moment.
+    for name in pids:
+        eventually(lambda name=name: as_before(name), name)
+    launched.interrupted()
 
 
 @pytest.mark.slow
@@ -186,27 +186,13 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
     )
     launched.await_training()
     names = ("env-0", "env-1", "optimizer-0", "evaluator-0", "metrics-0", "fork server")
-    pids = [launched.node(name) for name in names] + [launched.pid]
-    time.sleep(1.5)
-    before = [(descriptors(pid), mappings(pid)) for pid in pids]
-    time.sleep(3.0)
-
-    def as_before(pid: int, fds: int, maps: int) -> bool:
-        return abs(descriptors(pid) - fds) <= 2 and mappings(pid) < maps + 100
-
-    # The files of a checkpoint that is being written are open for a moment.
-    for name, pid, seen in zip((*names, "launcher"), pids, before, strict=True):
-        eventually(lambda pid=pid, seen=seen: as_before(pid, *seen), name)
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 130
+    assert_constant(launched, names)
 
 
 @pytest.mark.parametrize("mode", slow_but(["process"], ["process", "inline"]))
 def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str) -> None:
     """SCH-03: each step forks a helper, beside a ZeroMQ context that it inherits."""
-    launched = workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}")
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    workplace.toy("forks", f"mode={mode}", "stop={env_steps: 128}").ends()
 
 
 # --- log lines -----------------------------------------------------------------------------------
@@ -214,8 +200,7 @@ def test_environment_that_forks_disturbs_nothing(workplace: Workplace, mode: str
 
 def test_log_lines_are_whole_and_in_order(workplace: Workplace) -> None:
     """LOG-03, LOG-04: many lines from the first moment on, none blocks, none is torn."""
-    launched = workplace.toy("chatty", "stop={env_steps: 1600}", length=5000)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.toy("chatty", "stop={env_steps: 1600}", length=5000).done()
     for name in ("env-0", "env-1"):
         lines = (launched.run / "logs" / f"{name}.log").read_text().splitlines()
         assert any("made in process" in line for line in lines)

@@ -34,15 +34,13 @@ TALKS: dict[str, Any] = {
 def talked(workplace: Workplace) -> Launched:
     extra = [{"node": "talking:Notes", "name": "notes"}]
     nodes = {"env": {"count": 1}, "extra": extra}
-    launched = workplace.launch(config={**TALKS, "nodes": nodes})
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch(config={**TALKS, "nodes": nodes}).done()
     return launched
 
 
 def evaluate(workplace: Workplace, launched: Launched, *options: str) -> Launched:
     arguments = ["-m", "fast_core.cli", "eval", str(launched.run), *options]
-    evaluated = workplace.start(arguments, home=launched.home)
-    assert evaluated.wait() == 0, evaluated.screen
+    evaluated = workplace.start(arguments, home=launched.home).done()
     return evaluated
 
 
@@ -92,8 +90,7 @@ def test_chatty_simulator_fills_no_disk(workplace: Workplace) -> None:
     environment = {**TALKS["environment"], "kwargs": {"chatter": chatter}}
     rollout = {"shards": 1, "envs_per_shard": 2, "steps": 32}
     changes = {"environment": environment, "rollout": rollout, "evaluation": TOY["evaluation"]}
-    launched = workplace.launch("nodes.env.count=1", config={**TALKS, **changes})
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch("nodes.env.count=1", config={**TALKS, **changes}).done()
     logs = {path.name: path.stat().st_size for path in (launched.run / "logs").iterdir()}
     assert logs["env-0.log.1"] == LIMIT_BYTES
     assert max(logs.values()) <= LIMIT_BYTES
@@ -125,8 +122,7 @@ def test_closed_streams_receive_nothing_and_harm_nothing(workplace: Workplace) -
         "os.execv(os.sys.executable, "
         "[os.sys.executable, '-m', 'fast_core.cli', 'launch', 'config.yaml'])"
     )
-    launched = workplace.start(["-c", code], home=home)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.start(["-c", code], home=home).done()
     assert read_lines(launched.run / "events.jsonl")[-1]["facts"]["outcome"] == "finished"
     assert launched.screen == ""
     launched.assert_gone()

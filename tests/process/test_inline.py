@@ -20,8 +20,7 @@ def test_signal_ends_the_run_in_order_and_saves(
     launched = workplace.toy(fault, "mode=inline", FIGURES, step_s=0.001)
     launched.await_update()
     launched.signal(number)
-    assert launched.wait() == 128 + number, launched.screen
-    launched.assert_gone()
+    launched.ends(128 + number)
     assert "Traceback" not in launched.screen
     assert list((launched.run / "checkpoints").glob("*/manifest.json"))
     made = sorted((launched.home / "made").read_text().splitlines())
@@ -32,8 +31,7 @@ def test_second_ctrl_c_gets_out_of_an_environment_that_hangs(workplace: Workplac
     launched = workplace.toy("sleep", "mode=inline")
     eventually((launched.home / "went-wrong").exists, "the fault")
     launched.signal_twice(signal.SIGINT)
-    assert launched.wait() == 130, launched.screen
-    launched.assert_gone()
+    launched.ends(130)
     assert "Traceback" not in launched.screen
 
 
@@ -66,9 +64,7 @@ def test_call_that_does_not_return_ends_the_run_with_its_stack(
 
 
 def test_failing_environment_is_reported(workplace: Workplace) -> None:
-    launched = workplace.toy("raise", "mode=inline")
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = workplace.toy("raise", "mode=inline").ends(1)
     assert "bad joint 7" in launched.screen.strip().splitlines()[-1]
     assert launched.screen.count("Traceback (most recent call last)") == 1
     assert "bad joint 7" in (launched.run / "crash.txt").read_text()
@@ -79,11 +75,9 @@ def test_failing_environment_is_reported(workplace: Workplace) -> None:
 @pytest.mark.slow
 def test_nodes_that_take_long_to_make_are_ready_in_time(workplace: Workplace) -> None:
     """They report before the start time-out is looked at, however long all of them took."""
-    launched = workplace.toy(
+    workplace.toy(
         "", "mode=inline", "supervision.start_timeout_s=2", "stop={env_steps: 100}", made_s=0.45
-    )
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    ).ends()
 
 
 def test_ctrl_c_gets_out_of_a_constructor_that_takes_long(workplace: Workplace) -> None:
@@ -104,8 +98,7 @@ def test_ctrl_c_gets_out_of_a_constructor_that_takes_long(workplace: Workplace) 
 def test_resume_waits_for_nodes_that_come_forward_and_leaves_at_once(workplace: Workplace) -> None:
     """It takes longer to step an open episode again than a node may take to start."""
     one = ("rollout={shards: 1, envs_per_shard: 1, steps: 16}", "nodes.env.count=1")
-    first = workplace.toy("slows", "mode=inline", *one, "stop={env_steps: 64}", length=1000)
-    assert first.wait() == 0, first.screen
+    first = workplace.toy("slows", "mode=inline", *one, "stop={env_steps: 64}", length=1000).done()
     (first.home / "slow").touch()
     patient = ("stop.env_steps=80", "supervision.start_timeout_s=2")
     left = workplace.resume(first, *patient)
@@ -113,7 +106,5 @@ def test_resume_waits_for_nodes_that_come_forward_and_leaves_at_once(workplace: 
     left.signal(signal.SIGINT)
     assert left.wait() == 130, left.screen
     assert len((first.home / "slowed").read_text().splitlines()) < 34, "it took them all"
-    again = workplace.resume(first, *patient)
-    assert again.wait() == 0, again.screen
-    again.assert_gone()
+    again = workplace.resume(first, *patient).ends()
     assert "not exact" not in again.screen

@@ -52,8 +52,7 @@ def storm(launched: Launched, nodes: list[str], seed: int) -> int:
 
 def check(launched: Launched, kills: int) -> dict[str, Any]:
     """The end of a run that was never the worse for it; returns the last facts on record."""
-    assert launched.wait(60) == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     events = launched.events()
     lost = [event for event in events if event["what"] == "node lost"]
     back = [event for event in events if event["what"] == "node back"]

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fast_core.system.threads import ENVIRONMENT
 from tests.forms import slow_but
-from tests.process.harness import ROOT, Launched, Workplace
+from tests.process.harness import ROOT, TOY, Launched, Workplace
 
 pytestmark = pytest.mark.process
 
@@ -32,40 +33,29 @@ print("status", status)
 """
 
 
-def start_script(workplace: Workplace, *overrides: str, before: str = "", call: str = ""):
-    import yaml
-
-    from tests.process.harness import TOY
-
+def start_script(
+    workplace: Workplace, *overrides: str, before: str, call: str = "status = launch(config).status"
+) -> Launched:
     home = workplace.folder()
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
-    text = SCRIPT.format(before=before, call=call or "status = launch(config).status")
+    text = SCRIPT.format(before=before, call=call)
     (home / "script.py").write_text(text)
     return workplace.start(["script.py", *overrides], home=home)
 
 
-def test_script_without_main_guard_works(workplace: Workplace) -> None:
-    """PLAT-01: nodes don't run the script again."""
-    launched = start_script(workplace, "stop={env_steps: 300}")
-    assert launched.wait() == 0, launched.screen
-    assert launched.screen.strip().endswith("status 0")
-    assert (launched.home / "began").read_text() == "x"
-    launched.assert_gone()
-
-
-def test_launch_can_be_called_again_and_from_a_thread(workplace: Workplace) -> None:
+def test_script_without_main_guard_may_launch_again_and_from_a_thread(workplace: Workplace) -> None:
+    """PLAT-01: nodes don't run the script again. Its own handlers of signals are given back."""
+    before = "import signal, threading\nmine = lambda *_: None\nsignal.signal(signal.SIGTERM, mine)"
     call = """
-import threading
 statuses = []
 thread = threading.Thread(target=lambda: statuses.append(launch(config).status))
 thread.start()
 thread.join()
-status = (statuses[0], launch(config).status)
+status = (statuses[0], launch(config).status, signal.getsignal(signal.SIGTERM) is mine)
 """
-    launched = start_script(workplace, "stop={env_steps: 300}", call=call)
-    assert launched.wait() == 0, launched.screen
-    assert launched.screen.strip().endswith("status (0, 0)")
-    launched.assert_gone()
+    launched = start_script(workplace, "stop={env_steps: 300}", before=before, call=call).ends()
+    assert launched.screen.strip().endswith("status (0, 0, True)")
+    assert (launched.home / "began").read_text() == "x"
 
 
 def test_error_in_the_launcher_itself_ends_the_run(workplace: Workplace) -> None:
@@ -80,19 +70,9 @@ def fail(self):
     return 0.0
 Display.refresh = fail
 """
-    launched = start_script(workplace, before=before)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = start_script(workplace, before=before).ends(1)
     assert launched.screen.strip().endswith("RuntimeError: callback failed")
     assert launched.screen.count("Traceback") == 1
-
-
-def test_signal_handlers_are_given_back(workplace: Workplace) -> None:
-    before = "import signal\nmine = lambda *_: None\nsignal.signal(signal.SIGTERM, mine)"
-    call = "launch(config)\nstatus = signal.getsignal(signal.SIGTERM) is mine"
-    launched = start_script(workplace, "stop={env_steps: 300}", before=before, call=call)
-    assert launched.wait() == 0, launched.screen
-    assert launched.screen.strip().endswith("status True")
 
 
 @pytest.mark.slow
@@ -133,9 +113,7 @@ def test_module_that_imports_for_too_long_runs_into_the_start_timeout(
     workplace: Workplace,
 ) -> None:
     text = "import time\ntime.sleep(3600)\n"
-    launched = start_with_module(workplace, text, "supervision.start_timeout_s=1")
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    launched = start_with_module(workplace, text, "supervision.start_timeout_s=1").ends(1)
     last = launched.screen.strip().splitlines()[-1]
     assert "the fork server has not finished importing" in last
     assert "own" in last and "within 1 s (supervision.start_timeout_s)" in last
@@ -184,9 +162,7 @@ def test_nodes_compute_on_one_thread_and_let_waiting_threads_sleep(workplace: Wo
 
 
 def test_module_that_leaves_the_program_is_named(workplace: Workplace) -> None:
-    launched = start_with_module(workplace, "raise SystemExit('no main guard')\n")
-    assert launched.wait() == 2, launched.screen
-    launched.assert_gone()
+    launched = start_with_module(workplace, "raise SystemExit('no main guard')\n").ends(2)
     last = launched.screen.strip().splitlines()[-1]
     assert "the module 'own', which can't be imported: SystemExit: no main guard" in last
 
@@ -211,8 +187,7 @@ def test_long_folder_for_temporary_files_is_avoided(workplace: Workplace, name: 
     """A socket file's path may have 107 bytes."""
     folder = workplace.folder() / ("long" * 30)
     folder.mkdir()
-    launched = workplace.launch("stop={env_steps: 300}", environment={name: str(folder)})
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch("stop={env_steps: 300}", environment={name: str(folder)}).done()
     assert list(folder.iterdir()) == []
     launched.assert_gone()
 
@@ -232,10 +207,6 @@ def test_runtime_folder_is_used_and_private(workplace: Workplace) -> None:
 
 def test_closed_pipe_on_the_screen_does_not_stop_training(workplace: Workplace) -> None:
     """``fastloop launch ... | head -n 1``."""
-    import yaml
-
-    from tests.process.harness import TOY
-
     home = workplace.folder()
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
     process = subprocess.Popen(

@@ -85,9 +85,7 @@ def test_each_learner_equals_bit_for_bit_the_run_that_it_would_be_alone(
     workplace: Workplace, alone: dict[str, list[str]]
 ) -> None:
     assert alone[FIRST] != alone[SECOND]
-    launched = launch(workplace, "diagnostics.delay_ms=2")
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = launch(workplace, "diagnostics.delay_ms=2").ends()
     assert of_each(launched.run) == alone
     end = launched.events()[-1]["why"]
     assert f"{TICKETS * ROWS} env steps" in end and f"b: {TICKETS * ROWS} env steps" in end
@@ -99,8 +97,7 @@ def test_death_of_an_env_node_leaves_the_learner_alone_that_it_did_not_collect_f
     launched = launch(workplace, *KILLED)
     eventually(lambda: trains(launched), "training")
     kill(launched.node("env-1"), signal.SIGKILL)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     assert "node back" in {event["what"] for event in launched.events()}
     found = of_each(launched.run)
     assert found[FIRST] == alone[FIRST]
@@ -112,8 +109,7 @@ def test_death_of_one_optimizer_ends_the_run_of_both(workplace: Workplace) -> No
     launched = launch(workplace, *KILLED)
     eventually(lambda: trains(launched), "training")
     kill(launched.node(SECOND), signal.SIGKILL)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     assert_first_cause_is_last(launched, f"{SECOND} was killed by SIGKILL")
 
 
@@ -129,9 +125,7 @@ def test_killed_and_resumed_each_learner_equals_the_one_that_never_stopped(
     launched.assert_gone()
     assert min(map(len, of_each(launched.run).values())) < TICKETS
     arguments = ["-m", "two_learners", "resume", str(launched.run)]
-    resumed = workplace.start(arguments, home=launched.home)
-    assert resumed.wait() == 0, resumed.screen
-    resumed.assert_gone()
+    resumed = workplace.start(arguments, home=launched.home).ends()
     assert of_each(resumed.run) == alone
 
 
@@ -142,8 +136,7 @@ def test_run_comes_back_after_the_death_of_one_optimizer(
     launched = launch(workplace, "supervision.restarts.optimizer=1", *KILLED)
     eventually(lambda: trains(launched), "training")
     kill(launched.node(SECOND), signal.SIGKILL)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     assert "came back      once after the death of an optimizer" in launched.screen
     assert of_each(launched.run) == alone
 
@@ -158,8 +151,7 @@ def test_both_learn(workplace: Workplace) -> None:
         "checkpoint={every_updates: null, at_end: true}",
         "diagnostics.digests=false",
         "stop.env_steps=60_000",
-    )
-    assert launched.wait() == 0, launched.screen
+    ).done()
     (checkpoint,) = complete_names(launched.run / "checkpoints")
     state = (launched.run / "checkpoints" / checkpoint / SCHEDULER_FILE).read_bytes()
     first = msgspec.msgpack.decode(state)

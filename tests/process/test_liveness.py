@@ -35,13 +35,12 @@ def test_learner_that_holds_the_interpreter_lock_is_not_taken_for_stopped(
     workplace: Workplace,
 ) -> None:
     """As a call into C that nobody wrote for Python: no thread of Python's runs meanwhile."""
-    launched = workplace.launch(
+    workplace.launch(
         *hangs("update", seconds=3),
         "supervision.heartbeat_timeout_s=1.5",
         "stop={updates: 12}",
         config=HANGING,
-    )
-    assert launched.wait() == 0, launched.screen
+    ).done()
 
 
 @pytest.mark.slow
@@ -54,8 +53,7 @@ def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
     launched.await_training()
     env = launched.node("env-0")
     os.kill(env, signal.SIGSTOP)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
     assert "First cause: node 'env-0'" in launched.screen
     assert "stopped by a signal" in launched.screen
@@ -67,9 +65,7 @@ def test_environment_that_executes_another_program_is_told_as_that(
     workplace: Workplace, at: int
 ) -> None:
     """What was the node is gone, and its process is not: `sleep`, which gives no sign of life."""
-    launched = workplace.toy("exec", at=at, length=1000)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = workplace.toy("exec", at=at, length=1000).ends(1)
     assert "executes another program in its place: 'sleep 3600'" in last_line(launched)
     assert "let it start the program with subprocess instead" in last_line(launched)
 
@@ -95,9 +91,7 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
         "supervision.repeat_timeout_s=1",
         "checkpoint.every_updates=1",
         config=HANGING,
-    )
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    ).ends(1)
     assert f"First cause: node '{node}" in launched.screen
     assert f"{state} for " in launched.screen
     # 1 s, or longer where a busy machine took its time over what came before
@@ -108,15 +102,14 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
 @pytest.mark.slow
 def test_stage_that_takes_its_time_is_waited_for_inline_too(workplace: Workplace) -> None:
     """As one that asks somebody elsewhere: nobody has anything to do meanwhile."""
-    launched = workplace.launch(
+    workplace.launch(
         STAGE.format("ponders_s: 0.3"),
         "rollout.shards=1",
         "nodes.env.count=1",
         "stop={updates: 12}",
         "mode=inline",
         config=HANGING,
-    )
-    assert launched.wait() == 0, launched.screen
+    ).done()
 
 
 @pytest.mark.slow
@@ -128,9 +121,7 @@ def test_stage_that_forgets_a_rollout_is_named(workplace: Workplace, mode: str) 
         "supervision.repeat_timeout_s=1",
         f"mode={mode}",
         config=HANGING,
-    )
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    ).ends(1)
     assert "hangingstage has not sent Transformed of rollout 3 of shard 0" in last_line(launched)
     if mode == "process":
         assert "First cause: node 'hangingstage'" in launched.screen

@@ -21,5 +21,4 @@ def test_neither_fork_server_nor_nodes_touch_cuda_on_the_cpu(workplace: Workplac
         "metrics": {"tensorboard": False},
         "stop": {"env_steps": 128},
     }
-    launched = workplace.launch(config=config)
-    assert launched.wait(120) == 0, launched.screen
+    workplace.launch(config=config).done(within_s=120)

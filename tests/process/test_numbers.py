@@ -19,7 +19,6 @@ def test_no_two_environments_that_live_have_one_number(workplace: Workplace, mod
     }
     changes = {"environment": environment, "mode": mode, "stop": {"env_steps": 512}}
     changes["evaluation"] = {"every_env_steps": 128, "episodes": 3, "envs": 3}
-    launched = workplace.launch("nodes.env.count=2", config={**TOY, **changes})
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("nodes.env.count=2", config={**TOY, **changes}).done()
     assert not list(claims.iterdir()), "every one was closed"
     assert launched.screen.count("float64 for float32") == 1, launched.screen

@@ -43,8 +43,7 @@ def test_killed_optimizer_comes_back_and_nothing_else_has_changed(workplace: Wor
     cut = workplace.launch(ONCE, SLOWED, config=config("discrete"))
     kill(cut, "optimizer-0", TICKETS // 2)
     assert whole.wait() == 0, whole.screen
-    assert cut.wait() == 0, cut.screen
-    cut.assert_gone()
+    cut.ends()
 
     assert digests(cut.run) == digests(whole.run)
     names = complete_names(whole.run / "checkpoints")
@@ -90,14 +89,12 @@ def test_one_of_several_optimizers_takes_the_others_back_with_it(
     given = f"nodes.optimizer.update={update}"
     cut = workplace.launch(ONCE, SLOWED, given, config=values)
     kill(cut, victim, REPLAYED_TICKETS // 2)
-    assert cut.wait(60) == 0, cut.screen
-    cut.assert_gone()
+    cut.ends()
     assert len(comebacks(cut)) == 1 and f"{victim} was killed" in cut.screen
     env_steps = REPLAYED_TICKETS * REPLAYED_ROWS
     assert reached(cut) == (env_steps, granted(env_steps))
     if update == "allreduce":
-        whole = workplace.launch(config=values)
-        assert whole.wait(60) == 0, whole.screen
+        whole = workplace.launch(config=values).done()
         assert digests(cut.run) == digests(whole.run)
 
 
@@ -113,9 +110,7 @@ def failing(workplace: Workplace, fault: str, *overrides: str, once: bool) -> La
 def test_run_without_a_checkpoint_begins_once_more(workplace: Workplace) -> None:
     """What a learner that hangs leaves is no better than what a dead one does."""
     limits = ("supervision.work_timeout_s=1", "supervision.grace_s=0.1")
-    cut = failing(workplace, "hang", ONCE, *limits, once=True)
-    assert cut.wait(60) == 0, cut.screen
-    cut.assert_gone()
+    cut = failing(workplace, "hang", ONCE, *limits, once=True).ends()
     (event,) = comebacks(cut)
     assert event["facts"]["to_env_steps"] == 0
     assert "no checkpoint was written yet, so the run begins once more" in event["why"]
@@ -127,9 +122,7 @@ def test_run_without_a_checkpoint_begins_once_more(workplace: Workplace) -> None
 @pytest.mark.slow
 def test_error_ends_the_run_with_its_cause_when_the_budget_is_spent(workplace: Workplace) -> None:
     again = ("supervision.restarts={optimizer: 2, on_error: restart, backoff_s: 0.1}",)
-    cut = failing(workplace, "raise", *again, once=False)
-    assert cut.wait(60) == 1, cut.screen
-    cut.assert_gone()
+    cut = failing(workplace, "raise", *again, once=False).ends(1)
     assert len(comebacks(cut)) == 2
     assert cut.screen.strip().endswith("ValueError: the loss is a fish")
     crash = (cut.run / "crash.txt").read_text()
@@ -193,9 +186,7 @@ def test_run_that_waits_to_come_back_can_be_interrupted(workplace: Workplace) ->
     )
     cut = failing(workplace, "raise", again, once=False)
     eventually(lambda: "(2 of 9, " in cut.screen, "the second death")
-    cut.signal(signal.SIGINT)
-    assert cut.wait() == 130, cut.screen
-    cut.assert_gone()
+    cut.interrupted()
     assert "Ctrl-C before training went on" in cut.screen
 
 
@@ -203,8 +194,7 @@ def test_run_that_waits_to_come_back_can_be_interrupted(workplace: Workplace) ->
 def test_optimizer_is_killed_again_and_again(workplace: Workplace) -> None:
     """At moments spread over its start, too."""
     values = saving(DISCRETE)
-    whole = workplace.launch(config=values)
-    assert whole.wait(60) == 0
+    whole = workplace.launch(config=values).done()
     cut = workplace.launch(
         "supervision.restarts={optimizer: 99, backoff_s: 0.01, max_backoff_s: 0.01}",
         SLOWED,
@@ -216,8 +206,7 @@ def test_optimizer_is_killed_again_and_again(workplace: Workplace) -> None:
         with contextlib.suppress(ProcessLookupError):  # it ended just now
             os.kill(cut.node("optimizer-0"), signal.SIGKILL)
         time.sleep(0.5 * number)
-    assert cut.wait(120) == 0, cut.screen
-    cut.assert_gone()
+    cut.ends(0, within_s=120)
     assert digests(cut.run) == digests(whole.run)
 
 
@@ -234,8 +223,7 @@ def test_optimizer_that_dies_before_the_run_has_begun(workplace: Workplace) -> N
 
     eventually(lambda: len(waiting()) == 4, "nodes without a plan")
     os.kill(waiting()[0], signal.SIGKILL)  # it has most to import, so it is forked first
-    assert cut.wait(60) == 0, cut.screen
-    cut.assert_gone()
+    cut.ends()
     (event,) = comebacks(cut)
     assert "optimizer-0 was killed by SIGKILL before the run began" in event["why"]
     assert (cut.run / "config.yaml").exists()

@@ -90,9 +90,7 @@ def test_replica_that_dies_before_they_meet_leaves_no_meeting_point(workplace: W
 
     eventually(meeting_points, f"a meeting point\n{launched.screen}")
     os.kill(victim, signal.SIGKILL)
-    begun_s = time.monotonic()
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone(max(0.0, begun_s + 5.0 - time.monotonic()))
+    launched.ends_soon(1)
     assert not meeting_points()
     assert "First cause: node 'optimizer-1'" in launched.screen
 
@@ -115,9 +113,7 @@ def test_replica_that_differs_by_one_bit_ends_the_run(workplace: Workplace) -> N
     algorithm = {"name": "drifting:DriftingConfig", "hidden_sizes": [8], "batch_size": 16}
     launched = workplace.launch(
         "diagnostics.digests=true", config=ENDLESS | {"algorithm": algorithm}
-    )
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    ).ends(1)
     assert_first_cause_is_last(launched, "must stay equal")
     told = launched.screen.strip().splitlines()[-1]
     assert f"before step {HEALTHY_STEPS + 1} of this part of the run" in told
@@ -130,10 +126,8 @@ def test_resumed_optimizers_go_on_together(workplace: Workplace, update: str) ->
     # The exponent of importance weights would follow the limit, which the two parts have apart.
     given = (f"nodes.optimizer.update={update}", "replay.prioritized=false")
     half = TICKETS // 2
-    first = workplace.launch(*given, f"stop={{env_steps: {half * ROWS}}}", config=THREE)
-    assert first.wait(60) == 0, first.screen
-    resumed = workplace.resume(first, f"stop={{env_steps: {TICKETS * ROWS}}}")
-    assert resumed.wait(60) == 0, resumed.screen
+    first = workplace.launch(*given, f"stop={{env_steps: {half * ROWS}}}", config=THREE).done()
+    resumed = workplace.resume(first, f"stop={{env_steps: {TICKETS * ROWS}}}").done()
     assert reached(resumed) == (TICKETS * ROWS, granted(TICKETS * ROWS))
     if update == "allreduce":
         whole = finished(workplace.launch(*given, "mode=inline", config=THREE))

@@ -7,19 +7,15 @@ from typing import Any
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import Workplace
+from tests.process.harness import TOY, Workplace
 
 pytestmark = pytest.mark.process
 
 CONFIG: dict[str, Any] = {
-    "name": "spare",
+    **TOY,
     "environment": {"id": "CartPole-v1"},
     "rollout": {"shards": 2, "envs_per_shard": 1, "steps": 8},
-    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
     "nodes": {"env": {"count": 1}},
-    "evaluation": {"every_env_steps": None},
-    "checkpoint": {"every_updates": None},
-    "metrics": {"tensorboard": False},
     "diagnostics": {"delay_ms": 4},
     "supervision": {"restarts": {"backoff_s": 0.05, "max_backoff_s": 9}},
 }
@@ -32,9 +28,8 @@ def config(steps: int, **settings: object) -> dict[str, Any]:
 
 
 def test_run_begins_and_ends_although_one_fails_before_it_is_ready(workplace: Workplace) -> None:
-    launched = workplace.launch(config=config(60, fault="raises"))
-    assert launched.wait(60) == 0, launched.screen
-    gone = [each["why"] for each in launched.events() if each["what"] == "node gone"]
+    launched = workplace.launch(config=config(60, fault="raises")).done()
+    gone = launched.told("node gone")
     assert gone and all("RuntimeError: no screen; the run goes on without it" in w for w in gone)
     assert "no screen" in launched.screen
     launched.assert_gone()
@@ -43,9 +38,8 @@ def test_run_begins_and_ends_although_one_fails_before_it_is_ready(workplace: Wo
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "cause"), [("dies", "SIGKILL"), ("stops", "no more")])
 def test_one_that_always_fails_is_given_up(workplace: Workplace, fault: str, cause: str) -> None:
-    launched = workplace.launch("stop.time_s=9", config=config(100_000, fault=fault))
-    assert launched.wait(60) == 0, launched.screen
-    gone = [each["why"] for each in launched.events() if each["what"] == "node gone"]
+    launched = workplace.launch("stop.time_s=9", config=config(100_000, fault=fault)).done()
+    gone = launched.told("node gone")
     assert len(gone) == 6
     assert all(cause in why for why in gone)
     assert "starts it no more: it has died 6 times in a row" in gone[-1]
@@ -59,8 +53,7 @@ def test_one_that_always_fails_is_given_up(workplace: Workplace, fault: str, cau
 def test_one_that_hangs_is_killed_and_comes_back(workplace: Workplace) -> None:
     settings = config(100_000, fault="hangs", once=True)
     settings["supervision"] = {**settings["supervision"], "start_timeout_s": 8}
-    launched = workplace.launch("stop.time_s=14", config=settings)
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("stop.time_s=14", config=settings).done()
     events = [(each["what"], each["why"]) for each in launched.events()]
     assert [what for what, _ in events if what in ("node gone", "node back")] == [
         "node gone",
@@ -72,8 +65,7 @@ def test_one_that_hangs_is_killed_and_comes_back(workplace: Workplace) -> None:
 
 @pytest.mark.parametrize("fault", slow_but({"stops"}, ["raises", "stops"]))
 def test_inline_run_goes_on_without_it(workplace: Workplace, fault: str) -> None:
-    launched = workplace.launch("mode=inline", config=config(20, fault=fault))
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("mode=inline", config=config(20, fault=fault)).done()
     (gone,) = (each["why"] for each in launched.events() if each["what"] == "node gone")
     assert gone.endswith("the run goes on without it")
     assert "The run went on: without spare" in (launched.run / "crash.txt").read_text()

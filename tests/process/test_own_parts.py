@@ -31,7 +31,7 @@ def test_killed_reader_comes_back_as_its_role_says_and_changes_no_bit(workplace:
         eventually(lambda n=kills: back(run) > n, f"its successor\n{run.screen}")  # type: ignore[misc]
         time.sleep(0.02)
     assert finished(run) == whole
-    lost = [each["why"] for each in run.events() if each["what"] == "node lost"]
+    lost = run.told("node lost")
     left = [f"{n} more such deaths would be survived (`deaths` of its Role)" for n in (1, 0)]
     assert [why.endswith(text) for why, text in zip(lost, left, strict=True)] == [True, True]
     assert any("census/cells" in row for row in metrics(run))

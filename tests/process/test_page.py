@@ -15,17 +15,14 @@ from websockets.sync.client import connect
 
 from fast_core.screens.served import Served, read_served
 from tests.dashboard.served import ack, picture_of
-from tests.process.harness import Launched, Workplace, digests, eventually
+from tests.process.harness import TOY, Launched, Workplace, digests, eventually
 
 pytestmark = pytest.mark.process
 
 CONFIG: dict[str, Any] = {
-    "name": "page",
+    **TOY,
     "environment": {"id": "CartPole-v1"},
-    "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 8},
-    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
     "nodes": {"env": {"count": 1}},
-    "evaluation": {"every_env_steps": None},
     "checkpoint": {"every_updates": 64},
     "metrics": {"tensorboard": False, "interval_s": 0.1},
     "diagnostics": {"digests": True},
@@ -112,9 +109,7 @@ def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
     assert told.wait(30) == 0
     assert f"serves its page itself: {page.address}\n" in told.screen
     eventually(lambda: state(page)["updates"] > 64, "a checkpoint", 40)
-    launched.signal(signal.SIGINT)
-    assert launched.wait(30) == 130
-    launched.assert_gone()
+    launched.interrupted(within_s=30)
     resumed = workplace.resume(launched, "stop.env_steps=1000000")
     again = served(resumed)
     eventually(lambda: state(again)["env_steps"] > 0, "the history of before")
@@ -136,8 +131,7 @@ def test_page_is_watched_and_leaves_nothing(workplace: Workplace) -> None:
 
 @pytest.mark.slow
 def test_policy_of_an_ended_run_plays_on_its_page(workplace: Workplace) -> None:
-    launched = workplace.launch("mode=inline", "stop.env_steps=64", config=CONFIG)
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("mode=inline", "stop.env_steps=64", config=CONFIG).done()
     shown = watch(workplace, launched, "--play")
     eventually(lambda: "until Ctrl-C" in shown.screen, "a page")
     ((port, token),) = re.findall(r":(\d+)/\?token=(\S+)", shown.screen)
@@ -147,14 +141,12 @@ def test_policy_of_an_ended_run_plays_on_its_page(workplace: Workplace) -> None:
         seen = [picture_of(link) for _ in range(2)]
     assert {tile for _, tile, *_ in seen} == {0, 7} and {kind for kind, *_ in seen} == {1}
     shown.signal(signal.SIGINT)
-    assert shown.wait(30) == 0
-    shown.assert_gone()
+    shown.ends(0, within_s=30)
 
 
 @pytest.mark.slow
 def test_run_in_one_process_says_where_its_page_is(workplace: Workplace) -> None:
-    launched = workplace.launch("mode=inline", config={**CONFIG, "dashboard": PAGE})
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("mode=inline", config={**CONFIG, "dashboard": PAGE}).done()
     (page,) = [each["facts"]["url"] for each in launched.events() if each["what"] == "page"]
     assert launched.screen.count(f"the page of this run: {page}?token=") == 1
     launched.assert_gone()

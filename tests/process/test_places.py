@@ -76,8 +76,7 @@ def test_what_is_computed_has_nothing_to_do_with_where(
     reference = workplace.launch("mode=inline", config=config)
     launched = launch(workplace, places, config)
     assert reference.wait() == 0, reference.screen
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     assert len(digests(reference.run)) > 20
     assert digests(launched.run) == digests(reference.run)
 
@@ -97,9 +96,7 @@ def test_each_host_has_memory_and_processes_of_its_own(workplace: Workplace) -> 
         if line.startswith("PPid:")
     }
     assert len(servers) == 2
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 130, launched.screen
-    launched.assert_gone()
+    launched.interrupted()
 
 
 @pytest.mark.slow
@@ -108,22 +105,17 @@ def test_node_that_is_killed_elsewhere_comes_back_there(workplace: Workplace) ->
     launched.await_training()
     first = launched.node("env-1")
     os.kill(first, signal.SIGKILL)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
-    said = [event["why"] for event in launched.events() if event["what"] == "node lost"]
+    launched.ends()
+    said = launched.told("node lost")
     assert len(said) == 1 and said[0].startswith("env-1 is gone: was killed by SIGKILL")
-    assert [e["why"] for e in launched.events() if e["what"] == "node back"] == [
-        "env-1 is ready again"
-    ]
+    assert launched.told("node back") == ["env-1 is ready again"]
 
 
 @pytest.mark.slow
 def test_node_that_raises_elsewhere_comes_back_there(workplace: Workplace) -> None:
     kwargs = {"fault": "raise", "folder": str(workplace.folder())}
     config = {**PATIENT, "environment": {**TOY["environment"], "kwargs": kwargs}}
-    launched = launch(workplace, {"env-0": "b", "env-1": "b"}, config)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = launch(workplace, {"env-0": "b", "env-1": "b"}, config).ends()
     assert "bad joint 7" in (launched.run / "crash.txt").read_text()
     assert [e["what"] for e in launched.events()].count("node back") == 1
 
@@ -133,9 +125,7 @@ def test_what_a_node_raises_elsewhere_is_the_first_cause(workplace: Workplace) -
     home = workplace.folder()
     kwargs = {"fault": "raise", "folder": str(home)}
     config = {**TOY, "environment": {**TOY["environment"], "kwargs": kwargs}}
-    launched = launch(workplace, {"env-0": "b", "env-1": "b"}, config)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = launch(workplace, {"env-0": "b", "env-1": "b"}, config).ends(1)
     assert_first_cause_is_last(launched, "bad joint 7")
 
 
@@ -144,9 +134,9 @@ def test_node_that_hangs_elsewhere_is_found_by_its_own_steward(workplace: Workpl
     home = workplace.folder()
     kwargs = {"fault": "sleep", "folder": str(home)}
     environment = {**TOY["environment"], "kwargs": kwargs, "step_timeout_s": 1.0}
-    launched = launch(workplace, {"env-0": "b", "env-1": "b"}, {**TOY, "environment": environment})
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched = launch(
+        workplace, {"env-0": "b", "env-1": "b"}, {**TOY, "environment": environment}
+    ).ends(1)
     assert_first_cause_is_last(launched, "environment.step_timeout_s")
     assert "toy_envs.py" in (launched.run / "crash.txt").read_text(), "where it hangs"
 
@@ -157,8 +147,7 @@ def test_death_of_who_leads_leaves_nothing_on_any_host(workplace: Workplace, who
     launched = launch(workplace, {"env-1": "b"}, PATIENT, "stop={time_s: 60}")
     launched.await_training()
     os.kill(launched.pid if who == "launcher" else steward(launched, "b"), signal.SIGKILL)
-    assert launched.wait() == (137 if who == "launcher" else 1)
-    launched.assert_gone()
+    launched.ends(137 if who == "launcher" else 1)
     if who == "steward":
         assert_first_cause_is_last(launched, "steward@b is lost: was killed by SIGKILL")
 

@@ -68,8 +68,7 @@ def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> 
 def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> None:
     found = []
     for given in (("policy.placement=env",), (NODE, "policy.groups=1")):
-        launched = workplace.launch(*given, config=test_recurrent.RECALL)
-        assert launched.wait(60) == 0, launched.screen
+        launched = workplace.launch(*given, config=test_recurrent.RECALL).done()
         found.append(digests(launched.run))
     assert len(found[0]) == test_recurrent.TICKETS
     assert found[0] == found[1]
@@ -78,12 +77,10 @@ def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> No
 @pytest.mark.slow
 def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplace) -> None:
     given = config("discrete, normalised")
-    whole = workplace.launch(NODE, config=given)
-    assert whole.wait() == 0, whole.screen
+    whole = workplace.launch(NODE, config=given).done()
     cut = workplace.launch(NODE, "diagnostics.delay_ms=8", config=given)
     kill_after(cut, TICKETS // 2)
-    resumed = workplace.resume(cut, "nodes.policy.count=2")
-    assert resumed.wait() == 0, resumed.screen
+    resumed = workplace.resume(cut, "nodes.policy.count=2").done()
     assert digests(resumed.run) == digests(whole.run)
 
 
@@ -114,8 +111,7 @@ def test_every_row_has_the_answer_to_its_own_observation_and_who_gave_it(
     workplace: Workplace,
 ) -> None:
     """SCH-09, with passes over several groups and weights that change within a rollout."""
-    launched = workplace.launch("diagnostics.delay_ms=2", config=ECHO)
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch("diagnostics.delay_ms=2", config=ECHO).done()
     rows = [row["values"] for row in read_lines(launched.run / "metrics.jsonl")]
     differ = [value for row in rows for key, value in row.items() if "versions_differ" in key]
     assert any(differ), "weights changed within no rollout: nothing was tested"
@@ -128,9 +124,9 @@ POINTS = handover_faults.POINTS
 
 @pytest.mark.parametrize("point", slow_but(POINTS[-1:], POINTS))
 def test_node_killed_in_the_hand_over_is_the_first_cause(workplace: Workplace, point: str) -> None:
-    launched = workplace.launch(config=FAULTY, environment={handover_faults.VARIABLE: point})
-    assert launched.wait() == 1, launched.screen
-    launched.assert_gone()
+    launched = workplace.launch(config=FAULTY, environment={handover_faults.VARIABLE: point}).ends(
+        1
+    )
     node = point.partition(":")[0]
     assert f"First cause: node '{node}'" in launched.screen
     assert f"{node} was killed by SIGKILL" in last_line(launched)
@@ -144,8 +140,7 @@ def test_stopped_policy_node_is_blamed_and_not_the_environments(workplace: Workp
     )
     launched.await_training()
     os.kill(launched.node("policy-0"), signal.SIGSTOP)
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
     assert "First cause: node 'policy-0'" in launched.screen
 
@@ -155,9 +150,7 @@ def test_ctrl_c_ends_a_run_whose_policy_node_does_not_answer(workplace: Workplac
     launched = workplace.launch(config=FAULTY)
     launched.await_training()
     os.kill(launched.node("policy-0"), signal.SIGSTOP)
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 128 + signal.SIGINT
-    launched.assert_gone()
+    launched.interrupted()
 
 
 # --- policy nodes that come and go ---------------------------------------------------------------
@@ -200,8 +193,7 @@ def test_run_whose_policy_nodes_come_go_and_die_equals_inline_bit_for_bit(
     check_came_and_went(launched)
     found = digests(launched.run)
     stop = f"stop={{env_steps: {len(found) * SHARDS * ENVS * STEPS}}}"
-    inline = workplace.launch("mode=inline", NODE, stop, config=given)
-    assert inline.wait(60) == 0, inline.screen
+    inline = workplace.launch("mode=inline", NODE, stop, config=given).done()
     assert found == digests(inline.run)
 
 
@@ -234,7 +226,7 @@ def test_shards_leave_a_slow_policy_node_although_one_dies_meanwhile(workplace: 
     )
 
     def moved() -> list[str]:
-        return [event["why"] for event in launched.events() if event["what"] == "balance"]
+        return launched.told("balance")
 
     launched.await_training()
     eventually(moved, "a shard that moves", within_s=60)
@@ -260,8 +252,7 @@ def chosen(launched: Launched) -> dict[str, Any]:
 @pytest.mark.slow
 def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
     stop = "stop={env_steps: 64}"
-    launched = workplace.launch("policy.placement=auto", "checkpoint.at_end=true", stop)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch("policy.placement=auto", "checkpoint.at_end=true", stop).done()
     policy = chosen(launched)
     assert policy["placement"] in ("env", "node")
     assert policy["measured"]["shard_us"] > 0
@@ -269,8 +260,7 @@ def test_auto_measures_decides_and_writes_it_down(workplace: Workplace) -> None:
     (event,) = [event for event in launched.events() if event["what"] == "placement"]
     assert event["why"].startswith(policy["placement"])
 
-    resumed = workplace.resume(launched, "stop.env_steps=128")
-    assert resumed.wait() == 0, resumed.screen
+    resumed = workplace.resume(launched, "stop.env_steps=128").done()
     assert chosen(resumed) == policy
     told = [event for event in resumed.events() if event["what"] == "placement"]
     assert len(told) == 1, "it is not measured again"
@@ -293,8 +283,7 @@ def test_auto_takes_policy_nodes_where_that_saves_time(
         "nodes.env.count=1",
         "stop={env_steps: 64}",
         config={**TOY, "algorithm": {**TOY["algorithm"], "name": "slow_policy:SlowConfig"}},
-    )
-    assert launched.wait() == 0, launched.screen
+    ).done()
     assert chosen(launched)["placement"] == placement, chosen(launched)
     assert (launched.run / "logs" / "policy-0.log").exists() == (placement == "node")
     launched.assert_gone()
@@ -337,12 +326,11 @@ def test_end_of_a_measurement_costs_only_the_choice_and_is_told_as_it_was(
 def test_ctrl_c_while_it_is_measured_leaves_nothing(workplace: Workplace) -> None:
     launched = workplace.toy("", "policy.placement=auto", step_s=0.05)
     launched.node("measure of")
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 128 + signal.SIGINT
-    launched.assert_gone()
+    launched.interrupted()
 
 
 def test_inline_auto_puts_the_policy_beside_the_environments(workplace: Workplace) -> None:
-    launched = workplace.launch("policy.placement=auto", "mode=inline", "stop={env_steps: 64}")
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch(
+        "policy.placement=auto", "mode=inline", "stop={env_steps: 64}"
+    ).done()
     assert chosen(launched)["placement"] == "env"

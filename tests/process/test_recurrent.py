@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.process.harness import Launched, Workplace, digests, read_lines
+from tests.process import harness
+from tests.process.harness import BARE, Launched, Workplace, digests, read_lines
 
 pytestmark = pytest.mark.process
 
@@ -41,10 +43,7 @@ RECALL: dict[str, Any] = {
         "minibatch_size": 16,
         "epochs": 2,
     },
-    "evaluation": {"every_env_steps": None},
-    "checkpoint": {"every_updates": None, "at_end": False},
-    "metrics": {"tensorboard": False},
-    "diagnostics": {"digests": True},
+    **BARE,
     "stop": {"env_steps": TICKETS * 4 * 2 * 8},
 }
 
@@ -59,22 +58,17 @@ def evaluations(launched: Launched) -> list[dict[str, float]]:
 def test_policy_counts_the_steps_of_every_episode(
     workplace: Workplace, mode: str, placement: str
 ) -> None:
-    launched = workplace.launch(f"mode={mode}", f"policy.placement={placement}", config=COUNTING)
-    assert launched.wait(60) == 0, launched.screen
+    launched = workplace.launch(
+        f"mode={mode}", f"policy.placement={placement}", config=COUNTING
+    ).done()
     found = evaluations(launched)
     assert found
     for values in found:
         assert values["eval/return_mean"] == values["eval/length_mean"]
-    again = workplace.resume(launched, f"stop={{env_steps: {2 * TICKETS * 2 * 3 * 8}}}")
-    assert again.wait(60) == 0, again.screen
+    workplace.resume(launched, f"stop={{env_steps: {2 * TICKETS * 2 * 3 * 8}}}").done()
 
 
-def finished(launched: Launched) -> dict[int, str]:
-    assert launched.wait(60) == 0, launched.screen
-    found = digests(launched.run)
-    assert sorted(found) == list(range(TICKETS))
-    assert len(set(found.values())) == TICKETS, "learning must change the learner"
-    return found
+finished = partial(harness.finished, tickets=TICKETS)
 
 
 @pytest.mark.slow
@@ -98,10 +92,8 @@ def test_recurrent_run_resumed_equals_the_run_never_stopped(workplace: Workplace
     whole = finished(workplace.launch(config=RECALL))
     first = workplace.launch(
         "checkpoint.at_end=true", f"stop.env_steps={half * 4 * 2 * 8}", config=RECALL
-    )
-    assert first.wait(60) == 0, first.screen
-    second = workplace.resume(first, f"stop={{env_steps: {TICKETS * 4 * 2 * 8}}}")
-    assert second.wait(60) == 0, second.screen
+    ).done()
+    second = workplace.resume(first, f"stop={{env_steps: {TICKETS * 4 * 2 * 8}}}").done()
     resumed = digests(second.run)
     assert {ticket: resumed[ticket] for ticket in range(half, TICKETS)} == {
         ticket: whole[ticket] for ticket in range(half, TICKETS)

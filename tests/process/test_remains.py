@@ -54,15 +54,12 @@ def test_next_start_removes_what_a_dead_run_left_and_nothing_of_a_living_one(
     assert simulators
     folders = set(living.home.glob("fastloop-*"))
     kill_everything(dead)
-    following = workplace.launch("stop={env_steps: 100}", environment=shared)
-    assert following.wait() == 0, following.screen
+    workplace.launch("stop={env_steps: 100}", environment=shared).done()
     eventually(lambda: not dead.members(), "nothing of the dead run is left", 5.0)
     assert len(folders) == 2
     assert len(set(living.home.glob("fastloop-*")) & folders) == 1
     assert simulators <= {each.pid for each in living.members()}
-    living.signal(signal.SIGINT)
-    assert living.wait() == 130, living.screen
-    living.assert_gone()
+    living.interrupted()
 
 
 @pytest.mark.slow
@@ -71,8 +68,7 @@ def test_doctor_removes_what_a_dead_run_left(workplace: Workplace) -> None:
     dead.await_training()
     kill_everything(dead)
     code = "from fast_core.tools.doctor import check_remains; print(check_remains())"
-    done = workplace.start(["-c", code], home=dead.home)
-    assert done.wait() == 0, done.screen
+    done = workplace.start(["-c", code], home=dead.home).done()
     assert "Finding(name='dead runs'" in done.screen
     dead.assert_gone()
 
@@ -95,9 +91,7 @@ def test_killed_watchdog_is_told_of_and_replaced_within_its_budget(workplace: Wo
         )
     assert launched.screen.count("was killed by SIGKILL; another one has taken its place") == 3
     assert "is not replaced again" in launched.screen
-    launched.signal(signal.SIGINT)
-    assert launched.wait() == 130, launched.screen
-    launched.assert_gone()
+    launched.interrupted()
 
 
 @pytest.mark.slow

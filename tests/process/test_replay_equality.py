@@ -17,12 +17,12 @@ from tests.process.replay_runs import (
     TASKS,
     TICKETS,
     TOGETHER,
-    files,
     finished,
     granted,
     last_metrics,
     reached,
 )
+from tests.process.test_resume import files
 
 pytestmark = pytest.mark.process
 
@@ -127,9 +127,7 @@ def test_asynchronous_run_learns_to_its_end(workplace: Workplace, update: str) -
         f"nodes.optimizer.update={update}",
         "diagnostics.delay_ms=2",
         config=TOGETHER,
-    )
-    assert launched.wait(60) == 0, launched.screen
-    launched.assert_gone()
+    ).ends()
     assert reached(launched) == (TICKETS * ROWS, granted(TICKETS * ROWS))
     values = last_metrics(launched)
     if update == "async":

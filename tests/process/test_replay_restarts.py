@@ -68,8 +68,7 @@ def test_replay_node_of_a_resumed_run_comes_back_with_what_the_checkpoint_held(
     whole = finished(workplace.launch(config=TASKS["continuous"]))
     half, limit = TICKETS // 2, TICKETS * ROWS
     part = (f"stop.env_steps={half * ROWS}", f"horizon_env_steps={limit}")
-    first = workplace.launch(*part, config=restarting(TASKS["continuous"], 99))
-    assert first.wait(60) == 0, first.screen
+    first = workplace.launch(*part, config=restarting(TASKS["continuous"], 99)).done()
     again = workplace.resume(first, f"stop.env_steps={limit}", "diagnostics.delay_ms=5")
     eventually(lambda: any(e["what"] == "resume" for e in again.events()), "the resumption")
     for _ in range(3):
@@ -92,10 +91,8 @@ def test_storm_with_checkpoints_and_rounds_ahead_leaves_ratio_and_checkpoints_wh
         with contextlib.suppress(ProcessLookupError, AssertionError):
             os.kill(storm.node("replay-0"), signal.SIGKILL)
         time.sleep(0.02 * (number % 13))
-    assert storm.wait(60) == 0, storm.screen
-    storm.assert_gone()
+    storm.ends()
     assert back(storm)
     env_steps = TICKETS * ROWS
     assert reached(storm) == (env_steps, granted(env_steps))
-    resumed = workplace.resume(storm, f"stop.env_steps={(TICKETS + 5) * ROWS}")
-    assert resumed.wait(60) == 0, resumed.screen
+    workplace.resume(storm, f"stop.env_steps={(TICKETS + 5) * ROWS}").done()

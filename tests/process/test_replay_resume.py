@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from typing import Any
 
 import pytest
 
-from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, newest_valid
+from fast_core.launcher.checkpoints.store import newest_valid
 from fast_core.run.checkpoint_files import complete_names
-from fast_core.run.learner_file import LEARNER_FILE, load
 from tests.forms import slow_but
-from tests.process.harness import FIGURES, GONE_WITHIN_S, Launched, Workplace, digests, eventually
+from tests.process.harness import FIGURES, GONE_WITHIN_S, Workplace, digests
 from tests.process.replay_runs import (
     CONTINUOUS,
     ENDLESS,
@@ -22,11 +20,15 @@ from tests.process.replay_runs import (
     TASKS,
     TICKETS,
     WARM_UP,
-    files,
     finished,
     last_metrics,
 )
-from tests.process.test_resume import TIMES, has_run, kill_after, scheduler_state
+from tests.process.test_resume import (
+    assert_same,
+    kill_after,
+    killed_again_and_again,
+    scheduler_state,
+)
 
 pytestmark = pytest.mark.process
 
@@ -55,20 +57,13 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     delay_ms = 2 if name in ("options", "own networks") else 8
     cut = workplace.launch(f"diagnostics.delay_ms={delay_ms}", config=config)
     kill_after(cut, tickets // 2)
-    resumed = workplace.resume(cut, "nodes.env.count=1")
-    assert resumed.wait() == 0, resumed.screen
-    resumed.assert_gone()
+    resumed = workplace.resume(cut, "nodes.env.count=1").ends()
 
     assert digests(resumed.run) == digests(whole.run)
     # Not all have the same names: one that is due while another is being written waits for it.
     last = f"{tickets * ROWS:012d}"
-    ours, theirs = (files(run.run / "checkpoints" / last) for run in (resumed, whole))
-    assert ours.keys() == theirs.keys()
-    differ = {name for name in ours if ours[name] != theirs[name]}
-    assert differ <= {SCHEDULER_FILE, "manifest.json"}
-    mine, other = (scheduler_state(run.run / "checkpoints" / last) for run in (resumed, whole))
-    same = {**TIMES, "incarnations": [], "checkpoint": 0}
-    assert mine | same == other | same
+    checkpoints = [run.run / "checkpoints" / last for run in (resumed, whole)]
+    assert_same(*checkpoints, "checkpoint")
 
 
 @pytest.mark.slow
@@ -80,8 +75,7 @@ def test_run_without_its_replay_fills_it_anew_and_learns_on(workplace: Workplace
     assert not list(newest.glob("replay-*"))
     before = scheduler_state(newest)
     more = 20
-    resumed = workplace.resume(run, f"stop.env_steps={(TICKETS + more) * ROWS}")
-    assert resumed.wait() == 0, resumed.screen
+    resumed = workplace.resume(run, f"stop.env_steps={(TICKETS + more) * ROWS}").done()
     newest, _, _ = newest_valid(run.run / "checkpoints")
     after = scheduler_state(newest)
     assert after["updates"] - before["updates"] == (more - WARM_UP) * ROWS * 3 // 10
@@ -99,8 +93,7 @@ def test_replay_left_out_later_is_no_other_run(workplace: Workplace) -> None:
     newest, _, _ = newest_valid(run.run / "checkpoints")
     before = scheduler_state(newest)
     end = f"stop.env_steps={(TICKETS + 5) * ROWS}"
-    resumed = workplace.resume(run, end, "checkpoint.replay=false")
-    assert resumed.wait() == 0, resumed.screen
+    workplace.resume(run, end, "checkpoint.replay=false").done()
     newest, _, _ = newest_valid(run.run / "checkpoints")
     assert scheduler_state(newest)["updates"] - before["updates"] == 5 * ROWS * 3 // 10
     assert not list(newest.glob("replay-*"))
@@ -116,8 +109,7 @@ def test_damaged_replay_is_set_aside_with_its_checkpoint(workplace: Workplace) -
     rows = max((folder / newest).glob("replay-*"), key=lambda path: path.stat().st_size)
     rows.write_bytes(rows.read_bytes()[:-1])
 
-    resumed = workplace.resume(run)
-    assert resumed.wait() == 0, resumed.screen
+    resumed = workplace.resume(run).done()
     assert f"checkpoint {newest} is damaged: {rows.name}" in resumed.screen
     assert (folder / f"{newest}.damaged").is_dir()
     assert digests(run.run) == expected
@@ -137,31 +129,12 @@ def test_ctrl_c_saves_the_replay_and_the_run_goes_on(workplace: Workplace) -> No
     assert "Traceback" not in launched.screen
     path, manifest, _ = newest_valid(launched.run / "checkpoints")
     assert list(path.glob("replay-*"))
-    resumed = workplace.resume(launched, f"stop={{env_steps: {manifest.env_steps + 10 * ROWS}}}")
-    assert resumed.wait() == 0, resumed.screen
-    resumed.assert_gone()
+    workplace.resume(launched, f"stop={{env_steps: {manifest.env_steps + 10 * ROWS}}}").ends()
 
 
 @pytest.mark.slow
 def test_newest_complete_checkpoint_always_loads(workplace: Workplace) -> None:
-    """Promise 9: killed at moments spread over the writing of the rows beside training."""
+    """While rows are written beside training."""
     config = saving(PICTURES, every_updates=20, keep=2) | {"stop": {"time_s": 60}}
-    run = workplace.launch(config=config)
     victims = ("launcher", "replay-0", "optimizer-0", "env-0")
-    for kill in range(6):
-        last = complete_names(run.run / "checkpoints")[-1:] if has_run(run) else []
-
-        def another(last: list[str] = last, run: Launched = run) -> bool:
-            return has_run(run) and complete_names(run.run / "checkpoints")[-1:] > last
-
-        eventually(another, f"another checkpoint\n{run.screen}")
-        time.sleep(0.004 * kill)
-        victim = victims[kill % len(victims)]
-        os.kill(run.pid if victim == "launcher" else run.node(victim), signal.SIGKILL)
-        assert run.wait() == (137 if victim == "launcher" else 1), run.screen
-        run.assert_gone()
-        path, manifest, notes = newest_valid(run.run / "checkpoints")
-        assert notes == [], "no checkpoint was ever half there"
-        assert load(path / LEARNER_FILE)["version"] == manifest.version
-        run = workplace.resume(run)
-    run.await_training()
+    killed_again_and_again(workplace, config, victims, 6, 0.004).await_training()

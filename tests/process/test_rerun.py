@@ -46,11 +46,9 @@ def rerun_of(run: Path) -> Path:
 
 
 def check_equal(workplace: Workplace, config: dict[str, Any], *overrides: str) -> None:
-    launched = workplace.launch(*overrides, config=config)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch(*overrides, config=config).done()
     run = launched.run
-    again = rerun(workplace, launched, run=run)
-    assert again.wait() == 0, again.screen
+    rerun(workplace, launched, run=run).done()
     recorded = digests(run)
     assert len(recorded) == 40
     assert digests(rerun_of(run)) == recorded
@@ -85,11 +83,9 @@ def test_draws_from_a_replay_that_grows_meanwhile_are_the_same_again(
 def test_rerun_ends_after_the_ticket_with_the_update_that_was_asked_for(
     workplace: Workplace,
 ) -> None:
-    launched = workplace.launch("scheduler.off_policy_degree=2", config=RECORDED)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch("scheduler.off_policy_degree=2", config=RECORDED).done()
     run = launched.run
-    part = rerun(workplace, launched, "--until", "update=30", run=run)
-    assert part.wait() == 0, part.screen
+    rerun(workplace, launched, "--until", "update=30", run=run).done()
     recorded = digests(run)
     assert digests(rerun_of(run)) == {ticket: recorded[ticket] for ticket in range(8)}
 
@@ -101,8 +97,7 @@ def test_rerun_of_a_part_that_ctrl_c_ended_has_come_to_its_end(workplace: Workpl
     eventually(lambda: has_run(launched) and len(digests(launched.run)) > 3, "training")
     launched.signal(signal.SIGINT)
     assert launched.wait() == 130, launched.screen
-    again = rerun(workplace, launched, run=launched.run)
-    assert again.wait() == 0, again.screen
+    again = rerun(workplace, launched, run=launched.run).done()
     assert "ran again as recorded, until the recorded run ended: " in again.screen
     assert digests(rerun_of(launched.run)) == digests(launched.run)
 

@@ -40,7 +40,7 @@ PATIENT: dict[str, Any] = {
 
 
 def decided(launched: Launched, what: str) -> list[str]:
-    return [event["why"] for event in launched.events() if event["what"] == what]
+    return launched.told(what)
 
 
 def lost(launched: Launched) -> list[str]:
@@ -61,13 +61,12 @@ def test_killed_env_node_is_survived_and_so_is_one_of_the_resumed_run(workplace:
     launched = workplace.launch(config=PATIENT)
     launched.await_training()
     kill(launched, "env-1")
-    assert launched.wait(60) == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     (why,) = lost(launched)
     assert why.startswith("env-1 is gone: was killed by SIGKILL")
     assert "it is started anew now" in why
     assert back(launched) == ["env-1 is ready again"]
-    end = [event["why"] for event in launched.events() if event["what"] == "end"]
+    end = launched.told("end")
     assert end == [f"finished: {60 * TICKET} env steps trained (stop.env_steps: {60 * TICKET})"]
     assert "was killed by SIGKILL" in (launched.run / "crash.txt").read_text()
 
@@ -75,8 +74,7 @@ def test_killed_env_node_is_survived_and_so_is_one_of_the_resumed_run(workplace:
     resumed.await_training()
     eventually(lambda: any(e["what"] == "resume" for e in resumed.events()), "the resumption")
     kill(resumed, "env-0")
-    assert resumed.wait(60) == 0, resumed.screen
-    resumed.assert_gone()
+    resumed.ends()
     assert len(lost(resumed)) == len(back(resumed)) == 2
 
 
@@ -87,8 +85,7 @@ def test_death_beyond_the_budget_ends_the_run_with_its_cause(workplace: Workplac
     kill(launched, "env-1")
     eventually(lambda: lost(launched), "news of the death")
     kill(launched, "env-2")
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     report = (launched.run / "crash.txt").read_text()
     assert "env-2 was killed by SIGKILL" in report
 
@@ -170,9 +167,7 @@ def test_error_of_an_environment_is_a_death_only_if_asked_for(workplace: Workpla
     assert launched.wait() == 1
     assert not lost(launched)
 
-    launched = workplace.toy("raise", *FLAKY, f"stop.env_steps={40 * TICKET}")
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = workplace.toy("raise", *FLAKY, f"stop.env_steps={40 * TICKET}").ends()
     (why,) = lost(launched)
     assert "bad joint 7" in why and len(back(launched)) == 1
     kept = (launched.run / "crash.txt").read_text()
@@ -187,9 +182,7 @@ def test_hanging_environment_becomes_a_death_and_comes_back(workplace: Workplace
     """ENV-13."""
     launched = workplace.toy(
         "stuck in c", *FLAKY, "environment.step_timeout_s=1", f"stop.env_steps={40 * TICKET}"
-    )
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    ).ends()
     (why,) = lost(launched)
     assert "within 1 s (environment.step_timeout_s)" in why and len(back(launched)) == 1
     assert "in _fault" in (launched.run / "crash.txt").read_text(), "the stack of the call"
@@ -201,8 +194,7 @@ def test_node_that_can_not_come_back_is_tried_ever_more_rarely(workplace: Workpl
     launched = workplace.toy("no licence since", *FLAKY, "environment.kwargs.process=3")
     launched.await_training()
     kill(launched, "env-1")
-    assert launched.wait() == 1
-    launched.assert_gone()
+    launched.ends(1)
     events = launched.events()
     died_s = [event["time_s"] for event in events if event["what"] == "node lost"]
     gaps = [after - before for before, after in itertools.pairwise(died_s)]
@@ -231,9 +223,7 @@ HANDED: dict[str, Any] = {
 
 
 def faulty(workplace: Workplace, point: str) -> Launched:
-    launched = workplace.launch(config=HANDED, environment={handover_faults.VARIABLE: point})
-    assert launched.wait(60) == 0, launched.screen
-    launched.assert_gone()
+    launched = workplace.launch(config=HANDED, environment={handover_faults.VARIABLE: point}).ends()
     # The run may end before the last one is back.
     assert len(back(launched)) >= 1 and len(lost(launched)) - len(back(launched)) in (0, 1)
     return launched
@@ -242,8 +232,7 @@ def faulty(workplace: Workplace, point: str) -> Launched:
 @pytest.mark.parametrize("point", slow_but(["half published"], ["half published", "published"]))
 def test_dead_policy_node_changes_no_bit(workplace: Workplace, point: str) -> None:
     """It remembers nothing but weights, so its successor gives the answers that it would have."""
-    whole = workplace.launch("mode=inline", config=HANDED)
-    assert whole.wait(60) == 0, whole.screen
+    whole = workplace.launch("mode=inline", config=HANDED).done()
     assert digests(faulty(workplace, f"policy-0:{point}").run) == digests(whole.run)
 
 
@@ -273,7 +262,6 @@ def test_killed_evaluator_plays_the_same_evaluation_again(workplace: Workplace) 
             seen = len(back(launched))
             kill(launched, "evaluator-0")
             eventually(lambda: len(back(launched)) > seen, "its return")  # noqa: B023
-        assert launched.wait(60) == 0, launched.screen
-        launched.assert_gone()
-        found.append([e["why"] for e in launched.events() if e["what"] == "evaluated"])
+        launched.ends()
+        found.append(launched.told("evaluated"))
     assert len(found[0]) >= 3 and found[1] == found[0]

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,42 @@ def scheduler_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def files(checkpoint: Path) -> dict[str, bytes]:
+    """What a checkpoint holds, by name."""
     return {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+
+
+def assert_same(resumed: Path, whole: Path, *others: str) -> None:
+    """Two checkpoints differ in times and lives alone, and in these of the scheduler's state."""
+    ours, theirs = files(resumed), files(whole)
+    assert ours.keys() == theirs.keys()
+    differ = {name for name in ours if ours[name] != theirs[name]}
+    assert differ <= {SCHEDULER_FILE, "manifest.json"}
+    mine, other = scheduler_state(resumed), scheduler_state(whole)
+    same = {**TIMES, "incarnations": [], **dict.fromkeys(others)}
+    assert mine | same == other | same
+
+
+def killed_again_and_again(
+    workplace: Workplace, config: dict[str, Any], victims: Sequence[str], kills: int, step_s: float
+) -> Launched:
+    """Promise 9: one after the other is killed at moments spread over a checkpoint."""
+    run = workplace.launch(config=config)
+    for kill in range(kills):
+        last = complete_names(run.run / "checkpoints")[-1:] if has_run(run) else []
+
+        def another(last: list[str] = last, run: Launched = run) -> bool:
+            return has_run(run) and complete_names(run.run / "checkpoints")[-1:] > last
+
+        eventually(another, f"another checkpoint\n{run.screen}")
+        time.sleep(step_s * kill)
+        victim = victims[kill % len(victims)]
+        os.kill(run.pid if victim == "launcher" else run.node(victim), signal.SIGKILL)
+        run.ends(137 if victim == "launcher" else 1)
+        path, manifest, notes = newest_valid(run.run / "checkpoints")
+        assert notes == [], "no checkpoint was ever half there"
+        assert load(path / LEARNER_FILE)["version"] == manifest.version
+        run = workplace.resume(run)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +125,7 @@ def whole() -> Iterator[Path]:
     """The runs folder of a run that is over, which several tests begin with; not to be changed."""
     place = Workplace()
     launched = place.launch(config=config("discrete"))
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched.ends()
     yield launched.home / "runs"
     place.close()
 
@@ -115,29 +149,22 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
 ) -> None:
     """CKPT-01, CKPT-04, CKPT-09: also with another number of env nodes."""
-    whole = workplace.launch("nodes.env.count=2", config=config(name), fresh=True)
-    assert whole.wait() == 0, whole.screen
+    whole = workplace.launch("nodes.env.count=2", config=config(name), fresh=True).done()
 
     # Slowed, so that it can't end before it is killed; delays change nothing else.
     cut = workplace.launch("nodes.env.count=2", "diagnostics.delay_ms=8", config=config(name))
     kill_after(cut, TICKETS // 2)
-    resumed = workplace.resume(cut, "nodes.env.count=1")
-    assert resumed.wait() == 0, resumed.screen
-    resumed.assert_gone()
+    resumed = workplace.resume(cut, "nodes.env.count=1").ends()
 
     assert digests(resumed.run) == digests(whole.run)
     names = complete_names(whole.run / "checkpoints")
     assert names == [f"{ROWS * tickets:012d}" for tickets in range(5, TICKETS + 1, 5)]
     assert complete_names(resumed.run / "checkpoints") == names
 
-    ours, theirs = (files(run.run / "checkpoints" / names[-1]) for run in (resumed, whole))
-    assert ours.keys() == theirs.keys()
-    differ = {name for name in ours if ours[name] != theirs[name]}
-    assert differ <= {SCHEDULER_FILE, "manifest.json"}
-    mine, other = (scheduler_state(run.run / "checkpoints" / names[-1]) for run in (resumed, whole))
+    checkpoints = [run.run / "checkpoints" / names[-1] for run in (resumed, whole)]
+    assert_same(*checkpoints)
+    mine, other = map(scheduler_state, checkpoints)
     assert [n + 1 for n in other["incarnations"]] == mine["incarnations"]
-    same = {**TIMES, "incarnations": []}
-    assert mine | same == other | same
 
 
 @pytest.mark.slow
@@ -147,8 +174,7 @@ def test_resumed_run_counts_on(workplace: Workplace) -> None:
     cut = workplace.launch("diagnostics.delay_ms=8", config=values)
     kill_after(cut, TICKETS // 2)
     before = scheduler_state(newest_valid(cut.run / "checkpoints")[0])
-    resumed = workplace.resume(cut)
-    assert resumed.wait() == 0, resumed.screen
+    workplace.resume(cut).done()
     after = scheduler_state(newest_valid(cut.run / "checkpoints")[0])
     assert after["env_steps"] == TICKETS * ROWS
     assert after["updates"] == TICKETS * UPDATES_PER_TICKET
@@ -161,8 +187,7 @@ def test_resumed_run_counts_on(workplace: Workplace) -> None:
 
 
 def test_resume_of_a_finished_run_with_more_to_do(workplace: Workplace, finished: Path) -> None:
-    again = go_on(workplace, finished, f"stop.env_steps={(TICKETS + 5) * ROWS}")
-    assert again.wait() == 0, again.screen
+    go_on(workplace, finished, f"stop.env_steps={(TICKETS + 5) * ROWS}").done()
     assert sorted(digests(finished)) == list(range(TICKETS + 5))
 
 
@@ -175,8 +200,7 @@ def test_schedule_does_not_follow_a_limit_that_is_raised(workplace: Workplace) -
     early = ("stop.env_steps=640", f"horizon_env_steps={limit}")
     short = workplace.launch(schedule, *early, config=config("discrete"))
     assert (whole.wait(), short.wait()) == (0, 0), whole.screen + short.screen
-    resumed = workplace.resume(short, f"stop.env_steps={limit}")
-    assert resumed.wait() == 0, resumed.screen
+    workplace.resume(short, f"stop.env_steps={limit}").done()
     assert digests(short.run) == digests(whole.run)
     over = workplace.resume(short, f"stop.env_steps={limit + ROWS}")
     assert over.wait() != 0
@@ -186,8 +210,7 @@ def test_schedule_does_not_follow_a_limit_that_is_raised(workplace: Workplace) -
 def test_new_run_may_begin_at_anothers_checkpoint(workplace: Workplace, finished: Path) -> None:
     home, before = finished.parents[2], set(finished.rglob("*"))
     more = ["--resume", str(finished), f"stop.env_steps={(TICKETS + 5) * ROWS}"]
-    second = workplace.launch(*more, config=config("discrete"), home=home)
-    assert second.wait() == 0, second.screen
+    second = workplace.launch(*more, config=config("discrete"), home=home).done()
     assert second.run != finished and set(finished.rglob("*")) == before
     assert sorted(digests(second.run)) == list(range(TICKETS, TICKETS + 5))
 
@@ -200,8 +223,7 @@ def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace, finis
     learner = folder / newest / LEARNER_FILE
     learner.write_bytes(learner.read_bytes()[:-1])
 
-    resumed = go_on(workplace, finished)
-    assert resumed.wait() == 0, resumed.screen
+    resumed = go_on(workplace, finished).done()
     assert f"checkpoint {newest} is damaged: {LEARNER_FILE}" in resumed.screen
     assert (folder / f"{newest}.damaged" / LEARNER_FILE).exists()
     assert digests(finished) == expected
@@ -213,8 +235,7 @@ def test_damaged_checkpoint_is_set_aside_and_said_so(workplace: Workplace, finis
 @pytest.mark.slow
 def test_optimizer_state_keeps_its_types(workplace: Workplace) -> None:
     """CKPT-05: numbers come back as numbers, arrays as arrays of the same dtype."""
-    run = workplace.launch(config=config("continuous, normalised"))
-    assert run.wait() == 0
+    run = workplace.launch(config=config("continuous, normalised")).done()
     newest, _, _ = newest_valid(run.run / "checkpoints")
     state = load(newest / LEARNER_FILE)
     assert type(state["version"]) is int
@@ -232,30 +253,13 @@ def test_optimizer_state_keeps_its_types(workplace: Workplace) -> None:
 
 @pytest.mark.parametrize("kills", slow_but([3], [3, 5]))
 def test_newest_complete_checkpoint_always_loads(workplace: Workplace, kills: int) -> None:
-    """Promise 9: the launcher or the learner is killed at moments spread over a checkpoint."""
     values = config(
         "discrete",
         checkpoint={"every_updates": UPDATES_PER_TICKET, "keep": 2},
         stop={"time_s": 60},
         diagnostics={},
     )
-    run = workplace.launch(config=values)
-    for kill in range(kills):
-        last = complete_names(run.run / "checkpoints")[-1:] if has_run(run) else []
-
-        def another(last: list[str] = last, run: Launched = run) -> bool:
-            return has_run(run) and complete_names(run.run / "checkpoints")[-1:] > last
-
-        eventually(another, f"another checkpoint\n{run.screen}")
-        time.sleep(0.0013 * kill)
-        victim = run.pid if kill % 2 == 0 else run.node("optimizer-0")
-        os.kill(victim, signal.SIGKILL)
-        assert run.wait() == (137 if kill % 2 == 0 else 1), run.screen
-        run.assert_gone()
-        path, manifest, notes = newest_valid(run.run / "checkpoints")
-        assert notes == [], "no checkpoint was ever half there"
-        assert load(path / LEARNER_FILE)["version"] == manifest.version
-        run = workplace.resume(run)
+    killed_again_and_again(workplace, values, ("launcher", "optimizer-0"), kills, 0.0013)
 
 
 def test_run_of_another_kind_is_refused(workplace: Workplace, finished: Path) -> None:

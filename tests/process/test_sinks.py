@@ -41,14 +41,10 @@ def test_resumed_run_goes_on_in_the_same_wandb_run_and_the_same_curves(
     workplace: Workplace,
 ) -> None:
     pytest.importorskip("wandb")
-    launched = told(workplace, "tensorboard", {"name": "wandb", "kwargs": {"project": "p"}})
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = told(workplace, "tensorboard", {"name": "wandb", "kwargs": {"project": "p"}}).ends()
     (first,) = launched.run.glob("wandb/offline-run-*/*.wandb")
     checkpoint = max(int(path.name) for path in launched.run.glob("checkpoints/[0-9]*"))
-    resumed = go_on(workplace, launched, "stop.env_steps=512")
-    assert resumed.wait() == 0, resumed.screen
-    resumed.assert_gone()
+    go_on(workplace, launched, "stop.env_steps=512").ends()
 
     second = next(p for p in launched.run.glob("wandb/offline-run-*/*.wandb") if p != first)
     (one, *_), (other, *_) = (
@@ -79,9 +75,7 @@ def test_resumed_run_goes_on_in_the_same_wandb_run_and_the_same_curves(
 def test_sinks_that_fail_or_hang_stop_neither_training_nor_rows(workplace: Workplace) -> None:
     hangs = [{"name": f"{OWN}:Hangs", "kwargs": {"method": m}} for m in ("start", "end")]
     fails = {"name": f"{OWN}:Fails", "kwargs": {"file": "fails.txt"}}
-    launched = told(workplace, *hangs, fails, f"{OWN}:Leaves", end_timeout_s=1.0)
-    assert launched.wait() == 0, launched.screen
-    launched.assert_gone()
+    launched = told(workplace, *hangs, fails, f"{OWN}:Leaves", end_timeout_s=1.0).ends()
     assert "finished" in launched.screen
     rows = [row["env_steps"] for row in read_lines(launched.run / "metrics.jsonl")]
     assert rows[-1] == 224 and len(rows) > 2
@@ -142,8 +136,7 @@ def test_films_of_evaluations_reach_tensorboard_and_wandb_and_change_no_bit(
         environment["HOME"] = str(home)
         runs.append(workplace.launch(config=config, home=home, environment=environment))
     for run in runs:
-        assert run.wait() == 0, run.screen
-        run.assert_gone()
+        run.ends()
     films, without = (
         {
             row["env_steps"]: row

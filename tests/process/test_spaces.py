@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.process.harness import Launched, Workplace, digests, read_lines
+from tests.process import harness
+from tests.process.harness import BARE, Workplace, read_lines
 from tests.process.test_resume import kill_after
 
 pytestmark = pytest.mark.process
@@ -26,10 +28,7 @@ def task(name: str, kwargs: dict[str, Any], **environment: Any) -> dict[str, Any
         },
         "rollout": {"shards": SHARDS, "envs_per_shard": ENVS, "steps": STEPS},
         "algorithm": {"name": "ppo", "hidden_sizes": [8], "minibatch_size": 32, "epochs": 2},
-        "evaluation": {"every_env_steps": None},
-        "checkpoint": {"every_updates": None, "at_end": False},
-        "metrics": {"tensorboard": False},
-        "diagnostics": {"digests": True},
+        **BARE,
         "stop": {"env_steps": TICKETS * SHARDS * ENVS * STEPS},
     }
 
@@ -85,12 +84,7 @@ def there(request: pytest.FixtureRequest) -> None:
         pytest.importorskip("jericho", reason="needs pip install -e '.[textgame]'")
 
 
-def finished(launched: Launched) -> dict[int, str]:
-    assert launched.wait(180) == 0, launched.screen
-    found = digests(launched.run)
-    assert sorted(found) == list(range(TICKETS))
-    assert len(set(found.values())) == TICKETS, "learning must change the learner"
-    return found
+finished = partial(harness.finished, tickets=TICKETS, within_s=180)
 
 
 # `test_policy_node` has these with policies beside the environments, too.

@@ -67,15 +67,12 @@ def test_interrupted_sweep_goes_on_where_it_was(
     for process in sweep.members() if number == signal.SIGUSR1 else ():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
-    assert sweep.wait() == 128 + number, sweep.screen
-    sweep.assert_gone()
+    sweep.ends(128 + number)
     first = runs(sweep)
     assert set(first) == {"toy seed0", "toy seed1"}
     assert all(list(run.glob("checkpoints/*/manifest.json")) for run in first.values())
 
-    again = start(workplace, sweep.home, seeds=3)
-    assert again.wait(60) == 0, again.screen
-    again.assert_gone()
+    again = start(workplace, sweep.home, seeds=3).ends()
     assert set(runs(again)) == {"toy seed0", "toy seed1", "toy seed2"}
     assert first.items() <= runs(again).items()  # gone on with, not begun anew
     assert all(resumed(run) for run in first.values())
@@ -84,13 +81,11 @@ def test_interrupted_sweep_goes_on_where_it_was(
 
 @pytest.mark.slow
 def test_run_of_a_sweep_equals_its_configuration_launched_alone(workplace: Workplace) -> None:
-    sweep = start(workplace, mode="process", seeds=2)
-    assert sweep.wait(60) == 0, sweep.screen
+    sweep = start(workplace, mode="process", seeds=2).done()
     run = runs(sweep)["toy seed1"]
     alone = workplace.launch(
         "directory=runs", config=yaml.safe_load((run / "config.yaml").read_text())
-    )
-    assert alone.wait() == 0, alone.screen
+    ).done()
     assert digests(run) == digests(alone.run) != {}
 
 
@@ -98,9 +93,7 @@ def test_run_of_a_sweep_equals_its_configuration_launched_alone(workplace: Workp
 def test_run_that_fails_ends_no_other_and_is_named_at_the_end(workplace: Workplace) -> None:
     home = workplace.folder()
     faults = {"environment.kwargs.fault": ["raise", ""], "environment.kwargs.folder": [str(home)]}
-    sweep = start(workplace, home, grid=faults)
-    assert sweep.wait() == 1, sweep.screen
-    sweep.assert_gone()
+    sweep = start(workplace, home, grid=faults).ends(1)
     assert "1 of 2 runs finished" in sweep.screen
     cause, place = sweep.screen.strip().splitlines()[-2:]
     assert "bad joint 7" in cause

@@ -7,23 +7,13 @@ from typing import Any
 import pytest
 
 from tests.process.harness import Launched, Workplace, digests, read_lines
+from tests.process.test_viewers import CONFIG as WATCHED
+from tests.process.test_viewers import TICKETS
 
 # `tests/nodes/learn/test_insights.py` has the same for optimizers, in the quick form.
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-TICKETS = 20
-CONFIG: dict[str, Any] = {
-    "name": "thinking",
-    "environment": {"id": "CartPole-v1"},
-    "rollout": {"shards": 2, "envs_per_shard": 4, "steps": 16},
-    "algorithm": {"name": "ppo", "hidden_sizes": [8], "minibatch_size": 64, "epochs": 1},
-    "evaluation": {"every_env_steps": None},
-    "checkpoint": {"every_updates": None, "at_end": False},
-    "metrics": {"tensorboard": False},
-    "dashboard": {"enabled": True, "fps": 30, "cpu_share": 1},
-    "diagnostics": {"digests": True},
-    "stop": {"env_steps": TICKETS * 2 * 4 * 16},
-}
+CONFIG: dict[str, Any] = {**WATCHED, "environment": {"id": "CartPole-v1"}}
 SAC: dict[str, Any] = {
     "environment": {"id": "Pendulum-v1"},
     "algorithm": {"name": "sac", "hidden_sizes": [8], "batch_size": 8},
@@ -36,8 +26,9 @@ CHOICE, BOX = {"value", "probabilities"}, {"value", "q", "mean", "std"}
 
 def run(workplace: Workplace, config: dict[str, Any], *how: str, fps: int) -> Launched:
     viewer = {"node": "tests.process.thinking:Thoughtful", "settings": {"fps": fps}}
-    launched = workplace.launch(*how, config=config | {"nodes": {"extra": [viewer]}})
-    assert launched.wait(100) == 0, launched.screen
+    launched = workplace.launch(*how, config=config | {"nodes": {"extra": [viewer]}}).done(
+        within_s=100
+    )
     assert "Error" not in launched.screen
     return launched
 

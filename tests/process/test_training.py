@@ -59,8 +59,7 @@ def start(workplace: Workplace, text: str, *arguments: str) -> Launched:
 
 def result(launched: Launched, status: int = 0) -> dict[str, object]:
     """What the script wrote at its end."""
-    assert launched.wait(60) == status, launched.screen
-    launched.assert_gone()
+    launched.ends(status)
     found: dict[str, object] = json.loads((launched.home / "result.json").read_text())
     return found
 
@@ -96,16 +95,13 @@ json.dump({
     shutil.move(str(found["run"]), moved)
     evaluated = workplace.start(
         ["-m", "fast_core.cli", "eval", str(moved), "--episodes", "2"], home=elsewhere
-    )
-    assert evaluated.wait() == 0, evaluated.screen
+    ).done()
     assert json.loads(evaluated.screen)["return_mean"] == 10
-    resumed = workplace.start(
+    workplace.start(
         ["-m", "fast_core.cli", "resume", str(moved), "stop.env_steps=768"], home=elsewhere
-    )
-    assert resumed.wait() == 0, resumed.screen
+    ).done()
     config = str(moved / "config.yaml")
-    repeated = workplace.start(["-m", "fast_core.cli", "launch", config], home=elsewhere)
-    assert repeated.wait() == 0, repeated.screen
+    repeated = workplace.start(["-m", "fast_core.cli", "launch", config], home=elsewhere).done()
     assert (repeated.run / "environment.pkl").is_file()
 
 
@@ -120,12 +116,10 @@ import mine_here
 base = {**mine_here.BASE, "environment": {"id": "mine_here:Mine", "kwargs": {"length": 10}}}
 print("run", mine_here.train({**base, "evaluation": {}}, mode="inline").run.directory)
 """)
-    trained = workplace.start(["scripts/script.py"], home=home)
-    assert trained.wait() == 0, trained.screen
+    trained = workplace.start(["scripts/script.py"], home=home).done()
     run = trained.screen.split("run ")[-1].strip()
     for command in (["eval", run, "--episodes", "2"], ["resume", run, "stop.env_steps=512"]):
-        done = workplace.start(["-m", "fast_core.cli", *command], home=elsewhere)
-        assert done.wait() == 0, done.screen
+        workplace.start(["-m", "fast_core.cli", *command], home=elsewhere).done()
 
 
 @pytest.mark.slow
@@ -235,8 +229,7 @@ def test_signal_ends_the_run_in_order_and_then_the_program(
     launched = start(workplace, text)
     launched.await_update()
     launched.signal(number)
-    assert launched.wait() == 128 + number, launched.screen
-    launched.assert_gone()
+    launched.ends(128 + number)
     assert list((launched.run / "checkpoints").iterdir())
     assert "went on" not in launched.screen
 
@@ -365,9 +358,7 @@ def test_notebook_trains_interrupts_and_goes_on(workplace: Workplace) -> None:
     (home / "cells.json").write_text(json.dumps(cells))
     (home / "notebook.py").write_text(NOTEBOOK)
     environment = {"JUPYTER_RUNTIME_DIR": str(home), "IPYTHONDIR": str(home / "ipython")}
-    launched = workplace.start(["notebook.py"], home=home, environment=environment)
-    assert launched.wait(90) == 0, launched.screen
-    launched.assert_gone()
+    workplace.start(["notebook.py"], home=home, environment=environment).ends(0, within_s=90)
     outputs = json.loads((home / "result.json").read_text())
     shown = [[output["output_type"] for output in cell] for cell in outputs]
     assert shown[0] == []

@@ -36,8 +36,9 @@ def test_every_file_and_command_works(workplace: Workplace) -> None:
     (home / "all.sh").write_text("\n".join(commands))
     code = "import subprocess, sys; sys.exit(subprocess.call(['bash', 'all.sh']))"
     path = f"{hiding}{os.pathsep}{ROOT}"
-    launched = workplace.start(["-c", code], home=home, environment={"PYTHONPATH": path})
-    assert launched.wait(280) == 0, launched.screen
+    launched = workplace.start(["-c", code], home=home, environment={"PYTHONPATH": path}).done(
+        within_s=280
+    )
     runs = {path.parent.parent.name for path in home.glob("runs/*/*/report.html")}
     assert runs >= {"ppo_cartpole", "parking", "from_python", "fourier"}
     assert (home / "seeds.svg").read_text().startswith("<svg")

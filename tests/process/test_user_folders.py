@@ -79,8 +79,7 @@ def test_folder_of_any_name_is_found(workplace: Workplace, place: str, packages:
     user_folder(home, packages=packages)
     path = ROOT if place == "checkout" else installed(workplace.folder())
     used = "algos" if packages else "benchmarks"
-    launched = launch(workplace, home, path, used, *(["mode=inline"] if packages else []))
-    assert launched.wait() == 0, launched.screen
+    launched = launch(workplace, home, path, used, *(["mode=inline"] if packages else [])).done()
     assert launched.screen.startswith(str(path / "fast_core"))
     rows = read_lines(launched.run / "metrics.jsonl")
     assert rows[-1]["values"]["mine/rows"] == 16.0
@@ -93,5 +92,4 @@ def test_folders_of_a_user_change_nothing_where_they_are_not_named(workplace: Wo
     for path in home.glob("*/*.py"):
         path.write_text("raise RuntimeError('not asked for')")
     config = {**TOY, "environment": {"id": "CartPole-v1"}, "stop": {"env_steps": 64}}
-    launched = workplace.launch(config=config, home=home)
-    assert launched.wait() == 0, launched.screen
+    workplace.launch(config=config, home=home).done()

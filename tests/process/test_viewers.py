@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium.utils.seeding import np_random
 
-from tests.process.harness import Launched, Workplace, digests, read_lines
+from tests.process import harness
+from tests.process.harness import BARE, Workplace, read_lines
 from tests.process.viewing import FAULTS
 
 pytestmark = pytest.mark.process
@@ -25,21 +27,14 @@ CONFIG: dict[str, Any] = {
     "rollout": {"shards": 2, "envs_per_shard": 4, "steps": 16},
     "algorithm": {"name": "ppo", "hidden_sizes": [8], "minibatch_size": 64, "epochs": 1},
     "nodes": {"extra": [VIEWER]},
-    "evaluation": {"every_env_steps": None},
-    "checkpoint": {"every_updates": None, "at_end": False},
-    "metrics": {"tensorboard": False},
+    **BARE,
     "dashboard": {"enabled": True, "fps": 30, "cpu_share": 1},
-    "diagnostics": {"digests": True},
     "stop": {"env_steps": TICKETS * 2 * 4 * 16},
 }
 UNWATCHED = CONFIG | {"nodes": {"extra": [VIEWER | {"settings": {"fps": 0}}]}}
 
 
-def finished(launched: Launched) -> dict[int, str]:
-    assert launched.wait(60) == 0, launched.screen
-    found = digests(launched.run)
-    assert sorted(found) == list(range(TICKETS))
-    return found
+finished = partial(harness.finished, tickets=TICKETS)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +70,7 @@ def test_resume_may_let_a_run_be_watched(workplace: Workplace) -> None:
     saving = {"checkpoint": {"at_end": True}, "environment": {"id": "CartPole-v1"}}
     plain = CONFIG | saving | {"dashboard": {"enabled": False}}
     reference = finished(workplace.launch(config=plain))
-    half = workplace.launch(f"stop.env_steps={TICKETS // 2 * 2 * 4 * 16}", config=plain)
-    assert half.wait(60) == 0, half.screen
+    half = workplace.launch(f"stop.env_steps={TICKETS // 2 * 2 * 4 * 16}", config=plain).done()
     assert read_lines(half.run / "seen.jsonl") == []
     end = CONFIG["stop"]["env_steps"]
     resumed = workplace.resume(half, "dashboard.enabled=true", f"stop.env_steps={end}")

@@ -9,17 +9,15 @@ import time
 import pytest
 
 from tests.forms import slow_but
-from tests.process.harness import Launched, Workplace, eventually
+from tests.process.harness import TOY, Launched, Workplace, eventually
 
 pytestmark = pytest.mark.process
 
 CARTPOLE = {
-    "name": "cart",
+    **TOY,
     "environment": {"id": "CartPole-v1"},
-    "rollout": {"shards": 2, "envs_per_shard": 2, "steps": 8},
-    "algorithm": {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
     "evaluation": {"every_env_steps": None, "episodes": 3, "envs": 2},
-    "metrics": {"tensorboard": False},
+    "checkpoint": {},
     "stop": {"env_steps": 64},
 }
 UNSEEN = {"SDL_VIDEODRIVER": "dummy", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
@@ -27,8 +25,7 @@ UNSEEN = {"SDL_VIDEODRIVER": "dummy", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 
 @pytest.fixture
 def trained(workplace: Workplace) -> Launched:
-    launched = workplace.launch(config=CARTPOLE)
-    assert launched.wait() == 0, launched.screen
+    launched = workplace.launch(config=CARTPOLE).done()
     return launched
 
 
@@ -43,8 +40,7 @@ def test_video_is_written_and_the_mean_is_that_without(
     pytest.importorskip("imageio_ffmpeg")
     found = []
     for options in ((), ("--video", "play.mp4")):
-        launched = command(workplace, trained, "eval", *options)
-        assert launched.wait() == 0, launched.screen
+        launched = command(workplace, trained, "eval", *options).done()
         found.append(json.loads(launched.screen.splitlines()[-1]))
         launched.assert_gone()
     assert found[1].pop("video") == str(trained.home / "play.mp4")

@@ -38,5 +38,4 @@ def test_folder_is_watched_while_a_run_of_it_begins_and_ends(workplace: Workplac
     run.wait()
     eventually(lambda: [row["state"] for row in rows()] == ["interrupted"], "its end")
     watching.signal(signal.SIGINT)
-    assert watching.wait() == 0, watching.screen
-    watching.assert_gone()
+    watching.ends()
