@@ -16,7 +16,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from fast_core.events import (
     Asked,
@@ -223,10 +223,11 @@ class World:
         """How the run ended, None while it goes on."""
         return self.audit.ended
 
-    def make_ready(self) -> None:
-        """Bring every node up."""
+    def make_ready(self) -> Self:
+        """This one, with every node up."""
         for pid, node in enumerate(self.settings.nodes):
             self.deliver(Ready(node, pid))
+        return self
 
     def deliver(self, event: Event | LauncherEvent) -> list[Send]:
         """Hand an event to the scheduler and its commands to the nodes."""
@@ -324,6 +325,11 @@ class World:
             self.touched.append(STREAM)
             return self.deliver(Noted(node, task.checkpoint))
         return self.deliver(self._result(node, task, version))
+
+    def do(self, node: str) -> list[Send]:
+        """Let a node take its next command and complete it."""
+        self.start(node)
+        return self.finish(node)
 
     @property
     def idle_since_s(self) -> float | None:

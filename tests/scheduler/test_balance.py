@@ -31,8 +31,7 @@ def virtual_s(
             balance=balance,
             stop_env_steps=TICKETS * SHARDS * ROWS,
         )
-    )
-    world.make_ready()
+    ).make_ready()
 
     def lasts_ms(node: str, task: Task) -> int | None:
         if not isinstance(task, RolloutOrder):

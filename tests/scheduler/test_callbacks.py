@@ -28,8 +28,7 @@ ALL = ("start", "evaluation", "checkpoint")
 
 def listening_world(*asked: Asked, begun: bool = True, **changes: object) -> World:
     values: dict[str, object] = {"moments": ALL, "stop_env_steps": 200}
-    world = World(make_settings(**(values | changes)), asks=lambda tell: asked)
-    world.make_ready()
+    world = World(make_settings(**(values | changes)), asks=lambda tell: asked).make_ready()
     if begun:
         world.deliver(Told("start"))
         world.inbox[CALLBACKS].clear()
@@ -37,8 +36,7 @@ def listening_world(*asked: Asked, begun: bool = True, **changes: object) -> Wor
 
 
 def told(world: World) -> list[object]:
-    world.start(CALLBACKS)
-    return [command for _, command in world.finish(CALLBACKS)]
+    return [command for _, command in world.do(CALLBACKS)]
 
 
 def test_nothing_is_collected_before_callbacks_know_of_the_start() -> None:
@@ -81,8 +79,7 @@ def test_next_ticket_waits_until_callbacks_know_of_a_checkpoint() -> None:
     collect_all(world)
     train_one(world)
     save_parts(world)
-    world.start(LAUNCHER)
-    sends = world.finish(LAUNCHER)
+    sends = world.do(LAUNCHER)
     assert commands(sends, Tell) == [(LAUNCHER, Tell("checkpoint"))]
     assert commands(sends, Collect) == []
     assert any(isinstance(command, Collect) for command in told(world))
@@ -112,8 +109,7 @@ def test_asked_to_stop_the_run_ends_in_order_and_says_who_asked() -> None:
     evaluate(world)
     assert any(isinstance(each, Save) for each in told(world)), "a last checkpoint"
     save_parts(world)
-    world.start(LAUNCHER)
-    world.finish(LAUNCHER)
+    world.do(LAUNCHER)
     assert world.ended is None, "callbacks are told of that, too"
     told(world)
     assert world.ended is not None
@@ -135,8 +131,7 @@ def test_asked_to_save_what_is_saved_does_nothing() -> None:
     collect_all(world)
     train_one(world)
     save_parts(world)
-    world.start(LAUNCHER)
-    world.finish(LAUNCHER)
+    world.do(LAUNCHER)
     assert not any(isinstance(command, Save) for command in told(world))
     assert commands(collect_all(world), Train)
 
@@ -154,8 +149,7 @@ def test_evaluation_of_which_callbacks_are_told_is_not_asked_for_again_after_a_r
     evaluate(world)
     ticket(world)
     save_parts(world)
-    resumed = World(world.settings, resumed=world.checkpoints[0])
-    resumed.make_ready()
+    resumed = World(world.settings, resumed=world.checkpoints[0]).make_ready()
     assert resumed.scheduler.statistics().evaluations_finished == 1
     assert commands(resumed.log, Snapshot) == []
 
@@ -174,8 +168,7 @@ def ask(world: World, **changes: object) -> list[Send]:
 def make_changes(world: World) -> None:
     for node in world.settings.nodes:
         if world.inbox[node] and isinstance(world.inbox[node][0], Change):
-            world.start(node)
-            world.finish(node)
+            world.do(node)
 
 
 def test_change_is_made_between_two_tickets_on_every_node() -> None:

@@ -22,15 +22,12 @@ from tests.scheduler.test_training import collect_all, commands, train_one
 
 def saving_world(**changes: object) -> World:
     values: dict[str, object] = {"checkpoint_every_updates": 8, "stop_env_steps": 80}
-    world = World(make_settings(**(values | changes)))
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes))).make_ready()
 
 
 def save_parts(world: World) -> None:
     for node in world.settings.working_nodes:
-        world.start(node)
-        world.finish(node)
+        world.do(node)
 
 
 def fail_part(world: World, node: str) -> list[Send]:
@@ -54,8 +51,7 @@ def test_checkpoint_saves_every_part_then_commits_then_goes_on() -> None:
     assert isinstance(commit, CommitCheckpoint)
     assert (commit.checkpoint, commit.version, commit.env_steps) == (1, 8, 40)
     assert commit.files == ("optimizer.bin", "env0.bin", "env1.bin")
-    world.start(LAUNCHER)
-    assert len(commands(world.finish(LAUNCHER), Collect)) == 2
+    assert len(commands(world.do(LAUNCHER), Collect)) == 2
     assert world.scheduler.statistics().phase == "training"
 
 
@@ -69,8 +65,7 @@ def test_first_checkpoint_comes_with_the_first_round_after_a_minute() -> None:
         saves.append(commands(train_one(world), Save))
         if saves[-1]:
             save_parts(world)
-            world.start(LAUNCHER)
-            world.finish(LAUNCHER)
+            world.do(LAUNCHER)
     assert [bool(each) for each in saves] == [False, True, True, False]
     assert [made.commit.version for made in world.checkpoints] == [8, 12]
 
@@ -88,8 +83,7 @@ def test_files_stand_in_node_order_whoever_is_first() -> None:
     collect_all(world)
     train_one(world)
     for node in ("env1", "optimizer", "env0"):
-        world.start(node)
-        world.finish(node)
+        world.do(node)
     assert world.checkpoints[0].commit.files == ("optimizer.bin", "env0.bin", "env1.bin")
 
 
@@ -113,8 +107,7 @@ def test_held_admission_still_fills_the_ticket_that_has_begun() -> None:
             checkpoint_every_updates=4,
             stop_env_steps=4000,
         )
-    )
-    world.make_ready()
+    ).make_ready()
     simulate(world)
     assert len(world.checkpoints) > 10
 
@@ -124,8 +117,7 @@ def test_stale_parts_and_commits_are_counted_and_ignored() -> None:
     assert world.scheduler.handle(Saved("optimizer", 1, ()), 0.0) == []
     collect_all(world)
     train_one(world)
-    world.start("env0")
-    world.finish("env0")
+    world.do("env0")
     stale = [
         Saved("env0", 1, ()),
         Saved("env1", 2, ()),
@@ -136,8 +128,7 @@ def test_stale_parts_and_commits_are_counted_and_ignored() -> None:
         assert world.scheduler.handle(event, 0.0) == []
     assert world.scheduler.statistics().stale_events == 5
     for node in ("optimizer", "env1"):
-        world.start(node)
-        world.finish(node)
+        world.do(node)
     assert world.scheduler.handle(CheckpointWritten(2), 0.0) == []
     assert world.scheduler.statistics().phase == "checkpointing"
 
@@ -147,8 +138,7 @@ def test_checkpoint_of_which_a_part_fails_is_given_up_when_every_node_is_done() 
     collect_all(world)
     train_one(world)
     assert fail_part(world, "env0") == []
-    world.start("optimizer")
-    assert world.finish("optimizer") == []
+    assert world.do("optimizer") == []
     sends = fail_part(world, "env1")
     assert sends[0] == Send(LAUNCHER, AbandonCheckpoint(1, "env0: no room"))
     assert len(commands(sends, Collect)) == 2, "training goes on"
@@ -188,11 +178,9 @@ def test_evaluation_in_flight_does_not_hold_a_checkpoint_up_and_is_due_on_resume
     collect_all(world)
     sends = train_one(world)
     assert commands(sends, Snapshot) and commands(sends, Save)
-    world.start("optimizer")
-    world.finish("optimizer")  # the snapshot; the evaluation now runs
+    world.do("optimizer")  # the snapshot; the evaluation now runs
     save_parts(world)
-    resumed = World(world.settings, resumed=world.checkpoints[0])
-    resumed.make_ready()
+    resumed = World(world.settings, resumed=world.checkpoints[0]).make_ready()
     assert [command for _, command in commands(resumed.log, Snapshot)] == [Snapshot(1)]
 
 
@@ -207,8 +195,7 @@ def test_checkpoint_waits_with_a_synchronous_evaluation() -> None:
     sends = train_one(world)
     assert commands(sends, Snapshot) and not commands(sends, Save)
     for node in ("optimizer", "evaluator"):
-        world.start(node)
-        sends = world.finish(node)
+        sends = world.do(node)
     assert len(commands(sends, Save)) == 3
 
 
@@ -269,13 +256,11 @@ def test_resumed_run_sends_what_the_uninterrupted_one_sent(degree: int, evaluati
         sent = [(node, at_once.sub("", text)) for node, text in work_of(sends)]
         return [(node, text) for node, text in sent if not text.startswith(unlike)]
 
-    whole = World(settings, score=score)
-    whole.make_ready()
+    whole = World(settings, score=score).make_ready()
     simulate(whole)
     assert len(whole.checkpoints) >= 4
     for checkpoint in whole.checkpoints:
-        resumed = World(settings, resumed=checkpoint, score=score)
-        resumed.make_ready()
+        resumed = World(settings, resumed=checkpoint, score=score).make_ready()
         simulate(resumed)
         assert work(resumed.log) == work(whole.log[checkpoint.sent :])
 
@@ -293,8 +278,7 @@ def test_time_goes_on_between_events_and_stands_still_after_the_end() -> None:
 
 def test_resumed_run_keeps_the_time_it_had_used() -> None:
     settings = make_settings(stop_env_steps=None, stop_time_s=100.0, checkpoint_every_updates=40)
-    world = World(settings)
-    world.make_ready()
+    world = World(settings).make_ready()
     simulate(world)
     checkpoint = world.checkpoints[1]
     used_s = Scheduler(settings, checkpoint.commit.scheduler).statistics().elapsed_s
@@ -308,8 +292,7 @@ def test_resumed_run_keeps_the_time_it_had_used() -> None:
 def test_resuming_a_finished_run_ends_at_once() -> None:
     world = saving_world(checkpoint_at_end=True)
     simulate(world)
-    again = World(world.settings, resumed=world.checkpoints[-1])
-    again.make_ready()
+    again = World(world.settings, resumed=world.checkpoints[-1]).make_ready()
     assert again.ended is not None and again.ended.reason == "finished"
     assert "it was so before the resume, and nothing was trained" in again.ended.text
     assert commands(again.log, Collect) == commands(again.log, Save) == []
@@ -319,8 +302,7 @@ def test_resuming_with_a_higher_limit_goes_on() -> None:
     world = saving_world(checkpoint_at_end=True)
     simulate(world)
     more = msgspec.structs.replace(world.settings, stop_env_steps=120)
-    again = World(more, resumed=world.checkpoints[-1])
-    again.make_ready()
+    again = World(more, resumed=world.checkpoints[-1]).make_ready()
     simulate(again)
     assert again.scheduler.statistics().env_steps_trained == 120
     assert again.checkpoints[-1].commit.checkpoint == world.checkpoints[-1].commit.checkpoint + 1
@@ -329,13 +311,13 @@ def test_resuming_with_a_higher_limit_goes_on() -> None:
 def test_streak_is_kept_only_for_the_same_score() -> None:
     values: dict[str, object] = {"evaluator": "evaluator", "eval_every_env_steps": 20}
     values |= {"stop_score": 5.0, "stop_score_held": 100, "eval_mode": "sync"}
-    world = World(make_settings(**values, checkpoint_at_end=True), score=lambda version: 6.0)
-    world.make_ready()
+    world = World(
+        make_settings(**values, checkpoint_at_end=True), score=lambda version: 6.0
+    ).make_ready()
     simulate(world)
     state = world.checkpoints[-1].commit.scheduler
     easier = msgspec.structs.replace(world.settings, stop_score_held=1, stop_env_steps=1000)
-    reached = World(easier, resumed=world.checkpoints[-1])
-    reached.make_ready()
+    reached = World(easier, resumed=world.checkpoints[-1]).make_ready()
     assert reached.ended is not None
     assert reached.ended.text.endswith("set stop.score to more, or to null")
     streak = world.scheduler.statistics().score_streak

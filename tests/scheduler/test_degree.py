@@ -215,8 +215,7 @@ def run_for(
     }
     world = World(
         make_settings(**(values | settings)), metrics=lambda lag: {"ess": math.exp(-lag / 100)}
-    )
-    world.make_ready()
+    ).make_ready()
     simulate(world, lasts_ms=lasts_ms)
     return world, tickets / world.scheduler.statistics().elapsed_s
 
@@ -293,8 +292,9 @@ def test_rows_that_are_too_old_bring_the_degree_down() -> None:
     collect = {"degree": MOST, "auto_degree": True}
     world, _ = run_for("balanced", 0.5, **collect)
     fresh = world.scheduler.statistics().degree
-    world = World(make_settings(**collect, stop_env_steps=4000), metrics=lambda lag: {"ess": 0.4})
-    world.make_ready()
+    world = World(
+        make_settings(**collect, stop_env_steps=4000), metrics=lambda lag: {"ess": 0.4}
+    ).make_ready()
     simulate(world)
     assert world.scheduler.statistics().degree == 0 < fresh
 
@@ -371,8 +371,7 @@ def test_any_change_of_the_degree_keeps_the_bound_and_strands_nothing(part: int)
             checkpoint_every_updates=rng.choice([None, 12, 40]),
             stragglers=rng.choice(["wait", "drop"]),
         )
-        world = World(settings, oldest_weights=True)
-        world.make_ready()
+        world = World(settings, oldest_weights=True).make_ready()
         slow = rng.choice([*nodes, settings.optimizer])
         while world.ended is None:
             if rng.random() < 0.05:

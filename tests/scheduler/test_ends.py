@@ -26,9 +26,7 @@ STOP = StopRequested("SIGINT", save=True)
 
 
 def ready_world(**changes: object) -> World:
-    world = World(make_settings(**changes))
-    world.make_ready()
-    return world
+    return World(make_settings(**changes)).make_ready()
 
 
 def end_of(world: World) -> EndRun:
@@ -133,8 +131,7 @@ def test_stop_with_saving_comes_to_rest_and_saves(configured: dict[str, object])
     sends = train_one(world)
     assert len(commands(sends, Save)) == 3
     for node in (*world.settings.working_nodes, "launcher"):
-        world.start(node)
-        world.finish(node)
+        world.do(node)
     assert end_of(world) == EndRun("interrupted", "SIGINT")
     assert world.checkpoints[0].commit.env_steps == 40
 
@@ -173,11 +170,9 @@ def test_stop_during_the_final_evaluation_skips_it_and_saves() -> None:
     sends = train_one(world)
     assert commands(sends, Snapshot)
     assert len(commands(world.deliver(STOP), Save)) == 3
-    world.start("optimizer")
-    world.finish("optimizer")  # the snapshot stands before the save in its channel
+    world.do("optimizer")  # the snapshot stands before the save in its channel
     for node in (*world.settings.working_nodes, "launcher"):
-        world.start(node)
-        world.finish(node)
+        world.do(node)
     assert end_of(world).reason == "interrupted"
     assert world.audit.evaluated == []
 
@@ -187,12 +182,10 @@ def test_stop_right_after_a_checkpoint_does_not_write_it_again() -> None:
     collect_all(world)
     train_one(world)
     for node in world.settings.working_nodes:
-        world.start(node)
-        world.finish(node)
+        world.do(node)
     world.deliver(STOP)  # while the launcher commits
     assert world.ended is None
-    world.start("launcher")
-    world.finish("launcher")
+    world.do("launcher")
     assert end_of(world).reason == "interrupted"
     assert len(world.checkpoints) == 1
 

@@ -27,9 +27,9 @@ def evaluating_world(scores: dict[int, float] | None = None, **changes: object) 
         "stop_env_steps": 200,
     }
     known = scores or {}
-    world = World(make_settings(**(values | changes)), score=lambda v: known.get(v, 0.0))
-    world.make_ready()
-    return world
+    return World(
+        make_settings(**(values | changes)), score=lambda v: known.get(v, 0.0)
+    ).make_ready()
 
 
 def ticket(world: World) -> list[Send]:
@@ -44,8 +44,7 @@ def snapshot(world: World) -> list[Send]:
 
 
 def evaluate(world: World) -> list[Send]:
-    world.start("evaluator")
-    return world.finish("evaluator")
+    return world.do("evaluator")
 
 
 def test_crossing_the_interval_snapshots_before_anything_else() -> None:
@@ -202,8 +201,7 @@ def test_solved_names_the_evaluated_version_and_evaluates_no_more() -> None:
     assert commands(sends, Snapshot) == [], "the waiting request is not started any more"
     ticket(world)
     save_parts(world)
-    world.start(LAUNCHER)
-    world.finish(LAUNCHER)
+    world.do(LAUNCHER)
     assert world.ended is not None
     assert world.ended.text == (
         "solved: mean return 10 over 2 episodes of version 4 (stop.score: 10, stop.score_held: 1); "

@@ -33,9 +33,7 @@ def world_of(shards: int = 4, nodes: int = 2, env: int = 1, **changes: object) -
         "env_nodes": tuple(f"env{k}" for k in range(nodes)),
         "restarts": {"env": env},
     }
-    world = World(make_settings(**(values | changes)))  # type: ignore[arg-type]
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes))).make_ready()  # type: ignore[arg-type]
 
 
 def respawned(sends: list[Send]) -> list[Respawn]:
@@ -59,8 +57,7 @@ def test_dead_node_comes_back_with_its_shards_as_their_next_incarnation() -> Non
     text = next(c.why for _, c in sends if isinstance(c, Decision))
     assert "it is started anew now" in text and "0 more such deaths" in text
     assert "2 open rollouts are dropped" in text
-    world.start("env1")
-    assert ordered(world.finish("env1")) == [("env1", 2, 2, 1), ("env1", 3, 2, 1)]
+    assert ordered(world.do("env1")) == [("env1", 2, 2, 1), ("env1", 3, 2, 1)]
     statistics = world.scheduler.statistics()
     assert (statistics.rows_dropped, statistics.env_nodes_lost) == (20, 1)
     assert statistics.nodes_back == 1
@@ -78,9 +75,7 @@ def test_others_collect_in_the_place_of_one_that_is_away() -> None:
     world.kill("env1")
     world.paused.add("env1")  # it takes long to come back
     while world.can_start():
-        node = world.can_start()[0]
-        world.start(node)
-        world.finish(node)
+        world.do(world.can_start()[0])
     trained = [ref.shard for _, c in world.log if isinstance(c, Train) for ref in c.rollouts]
     assert len(ordered(world.log)) > ordered_before
     assert len(trained) == 12 and set(trained) == {0, 1}
@@ -115,8 +110,7 @@ def test_node_that_lived_long_is_started_at_once_again() -> None:
             world.now_s = world.scheduler.next_wakeup_s() or 0.0
             sends = world.deliver(Tick())
         assert world.now_s - died_s == gap_s and len(respawned(sends)) == 1
-        world.start("env1")
-        world.finish("env1")
+        world.do("env1")
 
 
 def test_last_checkpoint_does_not_wait_for_the_next_try() -> None:
@@ -134,24 +128,19 @@ def test_late_report_of_the_dead_is_refused_and_counted() -> None:
     late = RolloutReady("env1", 2, 1, 0, 1, 0, 0, (), ())
     assert world.scheduler.handle(late, 0.0) == []
     assert world.scheduler.handle(Late("env1"), 0.0) == []
-    world.start("env1")
-    world.finish("env1")
+    world.do("env1")
     assert world.scheduler.handle(late, 0.0) == [], "though the same order is open again"
     assert world.scheduler.statistics().stale_events == 3
 
 
 def test_complete_rollout_of_the_dead_is_still_trained_on() -> None:
     world = world_of()
-    world.start("env1")
-    world.finish("env1")  # shard 2
+    world.do("env1")  # shard 2
     world.kill("env1")
-    world.start("env1")
-    assert [order[1] for order in ordered(world.finish("env1"))] == [3]
+    assert [order[1] for order in ordered(world.do("env1"))] == [3]
     sends: list[Send] = []
     while not any(isinstance(command, Train) for _, command in sends):
-        node = world.can_start()[0]
-        world.start(node)
-        sends = world.finish(node)
+        sends = world.do(world.can_start()[0])
     train = next(c for _, c in sends if isinstance(c, Train))
     assert [(ref.shard, ref.incarnation) for ref in train.rollouts] == [
         (0, 1),
@@ -215,9 +204,7 @@ def evaluating(**changes: object) -> World:
         **changes,
     )
     while not any(isinstance(command, Snapshot) for _, command in world.log):
-        node = world.can_start()[0]
-        world.start(node)
-        world.finish(node)
+        world.do(world.can_start()[0])
     return world
 
 
@@ -225,9 +212,7 @@ def test_evaluation_under_way_is_played_again_on_the_same_snapshot() -> None:
     world = evaluating()
     world.paused |= {"env0", "env1"}
     while "evaluator" not in world.can_start():
-        node = world.can_start()[0]
-        world.start(node)
-        world.finish(node)
+        world.do(world.can_start()[0])
     asked = world.start("evaluator")
     late = Evaluated("evaluator", 1, world.version, 40, (0.0, 0.0), (1, 1))
     world.kill("evaluator")
@@ -243,9 +228,7 @@ def test_run_that_waits_for_a_node_to_come_back_does_not_stand_still() -> None:
     world = evaluating(work_timeout_s=60.0, repeat_timeout_s=10.0)
     world.paused |= {"env0", "env1"}
     while "evaluator" not in world.can_start():
-        node = world.can_start()[0]
-        world.start(node)
-        world.finish(node)
+        world.do(world.can_start()[0])
     world.kill("evaluator")
     for _ in range(100):  # its environments take long to be made, and nobody else has work
         world.now_s += 5.0
@@ -266,14 +249,11 @@ def test_checkpoint_that_lacks_the_part_of_the_dead_is_begun_anew() -> None:
     world = world_of(checkpoint_every_updates=1, stop_env_steps=400)
     while not any(isinstance(command, Save) for _, command in world.log):
         node = next(iter(world.can_start()))
-        world.start(node)
-        world.finish(node)
-    world.start("env0")
-    world.finish("env0")  # its part of number 1
+        world.do(node)
+    world.do("env0")  # its part of number 1
     sends = world.kill("env1")
     assert not any(isinstance(command, Save) for _, command in sends), "a part would be missing"
-    world.start("env1")
-    sends = world.finish("env1")
+    sends = world.do("env1")
     again = [(node, c.checkpoint) for node, c in sends if isinstance(c, Save)]
     assert again == [("optimizer", 2), ("env0", 2), ("env1", 2)]
     late = Saved("optimizer", 1, ("optimizer.bin",))

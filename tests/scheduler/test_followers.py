@@ -12,9 +12,7 @@ from tests.scheduler.test_training import collect_all, train_one
 
 def followed(**changes: object) -> World:
     values: dict[str, object] = {"followers": ("census",), "other_nodes": ("census",)}
-    world = World(make_settings(**(values | changes)))
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes))).make_ready()
 
 
 def settled(world: World) -> int:
@@ -44,8 +42,7 @@ def test_learner_goes_on_to_the_next_ticket_while_a_follower_has_the_first() -> 
     assert world.scheduler.owed() == "census has not sent Followed of ticket 0"
     world.paused.clear()
     for done in (1, 2):
-        world.start("census")
-        world.finish("census")
+        world.do("census")
         assert settled(world) == done
 
 
@@ -68,8 +65,7 @@ def test_follower_that_comes_back_gets_what_it_has_not_answered() -> None:
 def test_follower_that_comes_back_gets_nothing_twice_that_it_has_answered() -> None:
     world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
     collect_all(world)
-    world.start("census")
-    world.finish("census")
+    world.do("census")
     collect_all(world)
     world.kill("census")
     world.start("census")
@@ -83,8 +79,7 @@ def test_answer_that_was_not_asked_for_ends_the_run(ticket: int) -> None:
     world = followed()
     if ticket:  # what was answered
         collect_all(world)
-        world.start("census")
-        world.finish("census")
+        world.do("census")
     sends = world.scheduler.handle(Followed("census", 0), 0.0)
     (end,) = [command for _, command in sends if isinstance(command, EndRun)]
     assert "census sent Followed of ticket 0, which it was not told of or had answered" in end.text

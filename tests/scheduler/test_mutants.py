@@ -179,8 +179,9 @@ def simulate_policies() -> None:
             world.kill(node)
 
     for seed in range(3):
-        world = World(make_settings(shards=4, restarts={"policy": 9}, stop_env_steps=800, **kinds))
-        world.make_ready()
+        world = World(
+            make_settings(shards=4, restarts={"policy": 9}, stop_env_steps=800, **kinds)
+        ).make_ready()
         events: list[Any] = [
             (2.0, ScaleRequested(1, "policy", 1, False)),
             (3.7, lambda world=world: kill(world, "policy1")),
@@ -196,8 +197,9 @@ def simulate_some() -> None:
     for seed in range(5):
         for degree in (0, 1):
             given = {"degree": degree, "slots_per_shard": degree + 2, "stop_env_steps": 600}
-            world = World(make_settings(shards=3, env_nodes=nodes, **given), oldest_weights=True)
-            world.make_ready()
+            world = World(
+                make_settings(shards=3, env_nodes=nodes, **given), oldest_weights=True
+            ).make_ready()
             simulate(world, seed=seed, scale_ms={RolloutOrder: 5000})
 
 

@@ -27,16 +27,12 @@ from tests.scheduler.test_training import collect_all, commands
 
 def replay_world(**changes: object) -> World:
     values: dict[str, object] = {"replay": "replay", "optimizers": ("optimizer", "second")}
-    world = World(make_settings(**(values | changes)))
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes))).make_ready()
 
 
 def train_one(world: World) -> list[Send]:
-    for node in ("replay", "optimizer"):
-        world.start(node)
-        sends = world.finish(node)
-    return sends
+    world.do("replay")
+    return world.do("optimizer")
 
 
 def test_replay_node_and_first_optimizer_get_the_same_ticket_without_rollouts() -> None:
@@ -92,8 +88,7 @@ def test_counters_show_what_was_granted_and_what_was_kept() -> None:
             checkpoint_at_end=True,
         ),
         skipped=lambda ticket: 2,
-    )
-    world.make_ready()
+    ).make_ready()
     assert world.scheduler.statistics().replay_ratio is None
     simulate(world)
     before = world.scheduler.statistics()
@@ -251,8 +246,7 @@ def test_resumed_run_grants_what_the_uninterrupted_one_granted(ratio: str, degre
         return [(node, text) for node, text in work_of(sends) if not text.startswith(apart)]
 
     for checkpoint in whole.checkpoints[:: len(whole.checkpoints) // 3]:
-        resumed = World(whole.settings, resumed=checkpoint)
-        resumed.make_ready()
+        resumed = World(whole.settings, resumed=checkpoint).make_ready()
         simulate(resumed, scale_ms={Save: 5})
         if degree == 0:
             assert work(resumed.log) == work(whole.log[checkpoint.sent :])
@@ -271,8 +265,7 @@ def test_resumed_without_its_contents_a_replay_is_filled_anew_before_learning() 
         learning_starts=40, checkpoint_every_updates=40, replay_kept=False, stop_env_steps=300
     )
     simulate(world)
-    resumed = World(world.settings, resumed=world.checkpoints[1])
-    resumed.make_ready()
+    resumed = World(world.settings, resumed=world.checkpoints[1]).make_ready()
     simulate(resumed)
     begun = world.checkpoints[1].commit.env_steps
     assert [granted for _, _, granted in grants(resumed)[:3]] == [0, 0, 20]
@@ -297,12 +290,7 @@ def saving_world(**changes: object) -> World:
 
 def save_parts(world: World, nodes: tuple[str, ...] = ("replay", *OTHERS)) -> list[Send]:
     """All parts but the one of the replay node, which notes what the cut is."""
-    return [send for node in nodes for send in finish(world, node)]
-
-
-def finish(world: World, node: str) -> list[Send]:
-    world.start(node)
-    return world.finish(node)
+    return [send for node in nodes for send in world.do(node)]
 
 
 def test_training_goes_on_while_the_replay_node_still_writes() -> None:
@@ -313,7 +301,7 @@ def test_training_goes_on_while_the_replay_node_still_writes() -> None:
     assert world.scheduler.statistics().phase == "training"
     collect_all(world)
     assert len(commands(train_one(world), Collect)) == 2
-    finish(world, "stream")
+    world.do("stream")
     (checkpoint,) = world.checkpoints
     assert (checkpoint.commit.version, checkpoint.commit.env_steps) == (20, 20), "those of the cut"
     assert checkpoint.commit.scheduler == state
@@ -324,8 +312,8 @@ def test_training_goes_on_while_the_replay_node_still_writes() -> None:
 
 def test_training_waits_for_the_other_parts_though_the_replay_node_is_first() -> None:
     world = saving_world()
-    finish(world, "replay")
-    assert commands(finish(world, "stream"), Collect) == []
+    world.do("replay")
+    assert commands(world.do("stream"), Collect) == []
     sends = save_parts(world, OTHERS)
     assert len(world.checkpoints) == 1
     assert len(commands(sends, Collect)) == 2, "and not for the launcher"
@@ -338,7 +326,7 @@ def test_training_waits_until_the_replay_node_has_noted_the_cut() -> None:
     wrong = (Noted("optimizer", 1), Noted("replay", 2), Noted("env0", 1))
     assert [world.deliver(event) for event in wrong] == [[], [], []]
     assert world.scheduler.statistics().stale_events == 3
-    assert len(commands(finish(world, "replay"), Collect)) == 2
+    assert len(commands(world.do("replay"), Collect)) == 2
     assert world.deliver(Noted("replay", 1)) == []
     assert world.scheduler.statistics().stale_events == 4
 
@@ -356,16 +344,16 @@ def test_next_checkpoint_waits_for_one_that_is_still_written() -> None:
     for _ in range(2):  # the second one crosses another multiple of the interval
         collect_all(world)
         assert commands(train_one(world), Save) == []
-    assert commands(finish(world, "stream"), Save) == []
+    assert commands(world.do("stream"), Save) == []
     collect_all(world)  # it is held once the launcher has committed the one before
-    assert commands(finish(world, "launcher"), Save) == []
+    assert commands(world.do("launcher"), Save) == []
     sends = train_one(world)
     assert commands(sends, Collect) == []
     save = Save(2, "checkpoints/000000000080.tmp")
     assert {command for _, command in commands(sends, Save)} == {save}
     save_parts(world)
-    finish(world, "stream")
-    finish(world, "launcher")
+    world.do("stream")
+    world.do("launcher")
     assert world.scheduler.statistics().phase == "training", "one was asked for, not two"
 
 
@@ -374,12 +362,12 @@ def test_end_waits_for_one_that_is_still_written_and_saves_the_last_state_too() 
     save_parts(world)
     collect_all(world)
     assert commands(train_one(world), Save) == [] and world.ended is None
-    finish(world, "stream")
-    assert len(commands(finish(world, "launcher"), Save)) == 5
+    world.do("stream")
+    assert len(commands(world.do("launcher"), Save)) == 5
     save_parts(world)
     assert world.ended is None
-    finish(world, "stream")
-    assert isinstance(finish(world, "launcher")[-1].command, EndRun)
+    world.do("stream")
+    assert isinstance(world.do("launcher")[-1].command, EndRun)
     assert [found.commit.env_steps for found in world.checkpoints] == [20, 40]
 
 
@@ -387,18 +375,18 @@ def test_death_while_only_the_replay_node_writes_costs_no_checkpoint() -> None:
     world = saving_world(restarts={"env": 1})
     save_parts(world)
     world.kill("env0")
-    sends = finish(world, "env0")  # it is back
+    sends = world.do("env0")  # it is back
     assert commands(sends, Save) == [] and len(commands(sends, Collect)) == 1
-    finish(world, "stream")
+    world.do("stream")
     assert world.checkpoints[0].commit.checkpoint == 1
 
 
 def test_death_before_every_other_part_is_there_begins_anew() -> None:
     world = saving_world(restarts={"env": 1})
-    finish(world, "replay")
+    world.do("replay")
     world.start("stream")
     assert commands(world.kill("env0"), Save) == []
-    again = commands(finish(world, "env0"), Save)
+    again = commands(world.do("env0"), Save)
     assert [node for node, _ in again] == ["optimizer", "second", "replay", "env0", "env1"]
     save = again[0].command
     assert isinstance(save, Save) and save.checkpoint == 2
@@ -412,12 +400,12 @@ def test_late_part_of_a_checkpoint_that_was_begun_anew_is_ignored() -> None:
     for event in (Noted("replay", 1), Saved("replay", 1, ("replay.bin",))):
         assert world.deliver(event) == []
     assert world.scheduler.statistics().stale_events == 2
-    finish(world, "env0")  # it is back
+    world.do("env0")  # it is back
     for _ in range(2):  # what they were told of the first one, and of the one begun anew
         assert commands(save_parts(world, ("optimizer", "second", "env1")), Collect) == []
-    assert commands(finish(world, "env0"), Collect) == []
-    assert commands(finish(world, "replay"), Collect) == []
-    assert len(commands(finish(world, "replay"), Collect)) == 2
+    assert commands(world.do("env0"), Collect) == []
+    assert commands(world.do("replay"), Collect) == []
+    assert len(commands(world.do("replay"), Collect)) == 2
 
 
 def test_interrupted_run_saves_where_it_stands_after_the_one_being_written() -> None:
@@ -427,8 +415,7 @@ def test_interrupted_run_saves_where_it_stands_after_the_one_being_written() -> 
     simulate(world)
     assert world.ended is not None and world.ended.reason == "interrupted"
     assert [found.commit.env_steps for found in world.checkpoints] == [20, 40]
-    resumed = World(world.settings, resumed=world.checkpoints[-1])
-    resumed.make_ready()
+    resumed = World(world.settings, resumed=world.checkpoints[-1]).make_ready()
     assert simulate(resumed).reason == "finished"
 
 
@@ -449,11 +436,11 @@ def test_successor_is_told_of_every_ticket_that_is_not_settled() -> None:
     world = replay_world(degree=2, slots_per_shard=3, restarts={"replay": 1}, stop_env_steps=200)
     collect_all(world)
     train_one(world)
-    finish(world, "replay")  # has drawn ticket 1, on which nobody has trained
+    world.do("replay")  # has drawn ticket 1, on which nobody has trained
     world.kill("replay")
     assert {node for node, _ in commands(collect_all(world), Train)} == {"optimizer"}
     merged = world.audit.merged
-    told = [command for node, command in finish(world, "replay") if node == "replay"]
+    told = [command for node, command in world.do("replay") if node == "replay"]
     tickets = [train.ticket for train in told if isinstance(train, Train)]
     assert tickets == list(range(1, merged)) and len(tickets) == 3
     simulate(world)
@@ -466,7 +453,7 @@ def test_checkpoint_that_a_dead_replay_node_was_writing_is_cut_anew() -> None:
     save_parts(world)
     assert commands(world.kill("replay"), Save) == []
     assert commands(collect_all(world), Collect) == [], "it is held for the next cut"
-    finish(world, "replay")  # it is back
+    world.do("replay")  # it is back
     again = commands(train_one(world), Save)
     assert {command.checkpoint for _, command in again if isinstance(command, Save)} == {2}
     simulate(world)

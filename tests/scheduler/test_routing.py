@@ -18,18 +18,15 @@ def settings(**changes: object) -> object:
 
 
 def test_message_reaches_every_node_that_declares_it() -> None:
-    world = World(settings())  # type: ignore[arg-type]
-    world.make_ready()
+    world = World(settings()).make_ready()  # type: ignore[arg-type]
     assert world.scheduler.handle(NEWS, 0.0) == [("first", NEWS), ("second", NEWS)]
 
 
 def test_message_to_a_node_that_comes_back_is_not_sent_before() -> None:
-    world = World(settings(restarts={"policy": 1}))  # type: ignore[arg-type]
-    world.make_ready()
+    world = World(settings(restarts={"policy": 1})).make_ready()  # type: ignore[arg-type]
     world.kill("first")
     assert world.scheduler.handle(NEWS, 0.0) == [("second", NEWS)]
-    world.start("first")
-    world.finish("first")
+    world.do("first")
     assert world.scheduler.handle(NEWS, 0.0) == [("first", NEWS), ("second", NEWS)]
 
 
@@ -41,8 +38,7 @@ def test_message_to_a_node_that_comes_back_is_not_sent_before() -> None:
     ],
 )
 def test_undeclared_message_ends_the_run_with_the_remedy(envelope: Envelope, text: str) -> None:
-    world = World(settings())  # type: ignore[arg-type]
-    world.make_ready()
+    world = World(settings()).make_ready()  # type: ignore[arg-type]
     world.deliver(envelope)
     assert world.ended is not None
     with pytest.raises(AssertionError, match=text):

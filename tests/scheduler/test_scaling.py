@@ -40,9 +40,7 @@ def scaling_world(env_nodes: int = 2, shards: int = 6, **changes: object) -> Wor
         "spare_nodes": names[env_nodes:],
         "stop_env_steps": 10_000,
     }
-    world = World(make_settings(**(values | changes)))
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes))).make_ready()
 
 
 def scale(world: World, count: int, *, relative: bool = False, kind: str = "env") -> list[Send]:
@@ -53,8 +51,7 @@ def work(world: World, *nodes: str) -> None:
     """Let nodes do all that they were told."""
     while busy := [node for node in nodes if world.may_start(node)]:
         for node in busy:
-            world.start(node)
-            world.finish(node)
+            world.do(node)
 
 
 def loads(world: World) -> list[int]:
@@ -252,8 +249,7 @@ def test_end_of_a_retired_node_is_no_failure_however_it_ends() -> None:
     world = scaling_world(env_nodes=2)
     scale(world, 1)
     work(world, "env0")
-    world.start("env1")
-    world.finish("env1")
+    world.do("env1")
     work(world, "env0", "env1")
     assert world.ended is None
     assert world.scheduler.spares(NodeExited("env1", "x")) is False
@@ -266,8 +262,7 @@ def test_retired_node_that_fails_as_it_closes_does_not_end_the_run(kind: str) ->
     scale(world, 1, kind=kind)
     while not commands(world.log, Retire):
         node = next(each for each in (*NODES[:2], "policy1") if world.may_start(each))
-        world.start(node)
-        world.finish(node)
+        world.do(node)
     world.deliver(Failed(f"{kind}1", "closing", "ValueError", "", {}))
     assert world.ended is None
     work(world, f"{kind}1")

@@ -33,9 +33,7 @@ def cluster(**changes: object) -> World:
         "checkpoint_at_end": True,
         "stop_env_steps": STEPS,
     }
-    world = World(make_settings(**(values | changes)), oldest_weights=True)
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes)), oldest_weights=True).make_ready()
 
 
 ENDS = [
@@ -133,8 +131,7 @@ def test_interruption_at_any_moment_ends_in_a_checkpoint_that_resumes(every_s: i
         resumes += 1
         checkpoint = world.checkpoints[-1]
         assert checkpoint.commit.env_steps == world.scheduler.statistics().env_steps_trained
-        resumed = World(world.settings, resumed=checkpoint)
-        resumed.make_ready()
+        resumed = World(world.settings, resumed=checkpoint).make_ready()
         assert simulate(resumed).reason == "finished"
         assert resumed.scheduler.statistics().env_steps_trained == STEPS
     assert resumes > 12 // every_s
@@ -165,8 +162,7 @@ def _calls_per_event(shards: int, changes: dict[str, object]) -> float:
         other_nodes=("s", "t"),
         **({"degree": 2} | changes),
     )
-    world = World(settings)
-    world.make_ready()
+    world = World(settings).make_ready()
     events = calls = 0
 
     def count(frame: object, what: str, argument: object) -> None:
@@ -231,8 +227,7 @@ def test_straggler_is_waited_for_or_dropped_and_counted(stragglers: str) -> None
 
     values: dict[str, object] = {"shards": 3, "env_nodes": ("env0", "env1", "env2"), "degree": 1}
     settings = make_settings(**values, slots_per_shard=2, stop_env_steps=900, stragglers=stragglers)
-    world = World(settings)
-    world.make_ready()
+    world = World(settings).make_ready()
     assert simulate(world, lasts_ms=lasts_ms).reason == "finished"
     now = world.scheduler.statistics()
     assert now.env_steps_trained == now.env_steps_collected == 900

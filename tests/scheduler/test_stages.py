@@ -27,14 +27,11 @@ from tests.scheduler.test_training import collect_all, train_one
 
 def staged(**changes: object) -> World:
     values: dict[str, object] = {"stages": ("first", "second"), "other_nodes": ("first", "second")}
-    world = World(make_settings(**(values | changes)))
-    world.make_ready()
-    return world
+    return World(make_settings(**(values | changes))).make_ready()
 
 
 def collect(world: World, node: str) -> list[Send]:
-    world.start(node)
-    return world.finish(node)
+    return world.do(node)
 
 
 def told(sends: list[Send], kind: type) -> list[tuple[str, object]]:
@@ -119,8 +116,7 @@ def test_ticket_waits_for_a_due_rollout_that_a_stage_still_has() -> None:
         if box:
             world.deliver(Transformed("first", box.popleft().rollout))  # type: ignore[union-attr]
         elif nodes := world.can_start():
-            world.start(nodes[0])
-            world.finish(nodes[0])
+            world.do(nodes[0])
         else:
             assert kept is not None, "deadlock"
             world.deliver(Transformed("first", kept.rollout))

@@ -17,14 +17,12 @@ def test_nothing_is_sent_until_every_node_is_ready() -> None:
 
 
 def test_start_and_assignment_are_written_down() -> None:
-    world = World(make_settings())
-    world.make_ready()
+    world = World(make_settings()).make_ready()
     assert [decision.what for decision in world.audit.decisions] == ["start", "assign"]
 
 
 def test_shards_are_assigned_in_contiguous_blocks() -> None:
-    world = World(make_settings(shards=5))
-    world.make_ready()
+    world = World(make_settings(shards=5)).make_ready()
     assert world.audit.owner == {0: "env0", 1: "env0", 2: "env1", 3: "env1", 4: "env1"}
 
 
@@ -89,8 +87,7 @@ def test_nodes_whose_reports_were_read_late_count_as_ready() -> None:
 
 
 def test_start_in_time_disarms_the_limit() -> None:
-    world = World(make_settings())
-    world.make_ready()
+    world = World(make_settings()).make_ready()
     world.now_s = 1000.0
     assert world.deliver(Tick()) == []
     assert world.scheduler.next_wakeup_s() is None

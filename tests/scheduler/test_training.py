@@ -9,9 +9,7 @@ from tests.scheduler.simulation import World, make_settings
 
 
 def ready_world(**changes: object) -> World:
-    world = World(make_settings(**changes))
-    world.make_ready()
-    return world
+    return World(make_settings(**changes)).make_ready()
 
 
 def commands(sends: list[Send], kind: type) -> list[Send]:
@@ -22,14 +20,12 @@ def collect_all(world: World) -> list[Send]:
     """Let every env node do all it was told; returns what the last report led to."""
     sends: list[Send] = []
     while nodes := [node for node in world.can_start() if node in world.settings.env_nodes]:
-        world.start(nodes[0])
-        sends = world.finish(nodes[0])
+        sends = world.do(nodes[0])
     return sends
 
 
 def train_one(world: World) -> list[Send]:
-    world.start("optimizer")
-    return world.finish("optimizer")
+    return world.do("optimizer")
 
 
 def test_synchronous_run_alternates() -> None:
@@ -149,8 +145,7 @@ def test_doubled_training_report_is_counted_and_ignored() -> None:
 
 
 def test_skipped_updates_settle_a_ticket() -> None:
-    world = World(make_settings(), skipped=lambda ticket: 3)
-    world.make_ready()
+    world = World(make_settings(), skipped=lambda ticket: 3).make_ready()
     collect_all(world)
     train_one(world)
     statistics = world.scheduler.statistics()
@@ -241,8 +236,7 @@ def test_exactly_the_tickets_that_env_steps_need(stop: int, tickets: int, degree
 @pytest.mark.parametrize("degree", [0, 2])
 def test_update_limit_collects_nothing_in_vain(skipped: int, degree: int) -> None:
     settings = make_settings(stop_env_steps=None, stop_updates=10, degree=degree, slots_per_shard=3)
-    world = World(settings, skipped=lambda ticket: skipped)
-    world.make_ready()
+    world = World(settings, skipped=lambda ticket: skipped).make_ready()
     while world.ended is None:
         collect_all(world)
         train_one(world)
