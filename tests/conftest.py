@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from fast_core.system import surroundings
 from fast_core.system.threads import set_threads
+from tests.closing import of_a_test
 
 # Machines that run tests are slow and shared: a property fails by its assertions, not by time.
 settings.register_profile(
@@ -45,6 +46,13 @@ def output_of_the_tests_is_theirs() -> Iterator[None]:
     """A command takes standard output for its results, until its process ends."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surroundings, "reserve_output", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def what_is_made_is_closed() -> Iterator[None]:
+    """See `tests.closing`."""
+    with of_a_test():
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,8 @@ from tests.nodes.stage import Stage, make_config
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path, make_config(dashboard=DashboardConfig(enabled=True)))
-    yield made
-    made.close()
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path, make_config(dashboard=DashboardConfig(enabled=True)))
 
 
 @pytest.fixture

@@ -32,6 +32,5 @@ def test_page_is_served_though_its_address_can_not_be_written(
     with urlopen(Request(f"{said[0].url}api/state", headers=headers)) as answer:
         assert answer.status == 200
     node.close()
-    stage.close()
     assert "No space left on device" in caplog.text
     assert not RunDirectory(tmp_path).dashboard.exists()

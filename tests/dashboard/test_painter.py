@@ -30,7 +30,6 @@ def plan(tmp_path: Path) -> Iterator[RunPlan]:
     stage = Stage(tmp_path, make_config(dashboard=DashboardConfig(enabled=True, cpu_share=1.0)))
     config = msgspec.structs.replace(stage.plan.config, mode="process")
     yield replace(stage.plan, config=config)
-    stage.close()
 
 
 @pytest.fixture

@@ -33,4 +33,3 @@ def test_only_what_was_done_since_the_last_look_counts_the_state_under_way_inclu
     words[StatsColumn.STATE_SINCE_NS] = time.monotonic_ns() - 2_000_000_000
     (acted,) = times.look(2 * INTERVAL_S)
     assert acted.busy_s == pytest.approx(2.0, abs=0.5)
-    stage.close()

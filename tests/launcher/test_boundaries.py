@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,10 +74,8 @@ class FitsNoLonger(LeavesInWork):
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path, make_config())
-    yield made
-    made.close()
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path, make_config())
 
 
 @pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import ProgressView
 from fast_core.nodes.node import NodeState
+from tests.closing import until_the_end
 from tests.nodes.stage import Stage, make_config
 
 
@@ -67,7 +67,8 @@ class Desk:
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
         stats, progress = self.stage.memory.all_stats(), PlainProgress(self.log)
         plan = self.stage.plan
-        self.shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
+        shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
+        self.shell = until_the_end(shell)
         for node in plan.names.all:
             if node not in self.shell.roster.optional:
                 self.shell.take(Ready(node, 1))
@@ -78,16 +79,10 @@ class Desk:
         self.shell.take(NodeExited(node, "was killed by SIGKILL", reaped=True, report=report))
         return report
 
-    def close(self) -> None:
-        self.shell.close()
-        self.stage.close()
-
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
-    yield made
-    made.close()
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 def shown(shell: Shell) -> ProgressView:
@@ -187,21 +182,18 @@ def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(tmp_path, dashboard=DashboardConfig(enabled=True))
-    try:
-        shell, page = desk.shell, "dashboard"
-        assert shell.roster.away == {page}
-        assert shell.end is None and shell.scheduler.statistics().phase == "training"
-        monkeypatch.setattr(shell.scheduler, "next_wakeup_s", lambda: 1e-9)
-        assert shell.overdue() == []
-        shell.take(Ready(page, 7))
-        assert (shell.roster.away, shell.roster.pids[page]) == (set(), 7)
-        shell.take(Failed(page, "serving", "OSError: no room", "traceback", {}))
-        assert page in shell.roster.dying and shell.end is None, "its exit is waited for"
-        report = desk.kill(page)
-        assert (shell.roster.away, shell.roster.lost) == ({page}, set())
-        assert [each.node for each in shell.roster.take_respawns()] == [page]
-        assert report.error in shell.run.crash.read_text()
-        assert "the run goes on without it" in desk.log.getvalue()
-        assert shown(shell).nodes[-1].state == "away"
-    finally:
-        desk.close()
+    shell, page = desk.shell, "dashboard"
+    assert shell.roster.away == {page}
+    assert shell.end is None and shell.scheduler.statistics().phase == "training"
+    monkeypatch.setattr(shell.scheduler, "next_wakeup_s", lambda: 1e-9)
+    assert shell.overdue() == []
+    shell.take(Ready(page, 7))
+    assert (shell.roster.away, shell.roster.pids[page]) == (set(), 7)
+    shell.take(Failed(page, "serving", "OSError: no room", "traceback", {}))
+    assert page in shell.roster.dying and shell.end is None, "its exit is waited for"
+    report = desk.kill(page)
+    assert (shell.roster.away, shell.roster.lost) == ({page}, set())
+    assert [each.node for each in shell.roster.take_respawns()] == [page]
+    assert report.error in shell.run.crash.read_text()
+    assert "the run goes on without it" in desk.log.getvalue()
+    assert shown(shell).nodes[-1].state == "away"

@@ -180,10 +180,7 @@ def test_own_node_that_does_not_declare_what_it_does_is_found(
 
 def test_node_is_not_given_what_it_does_not_declare(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    try:
-        node = Quiet(stage.context("metrics-0"))
-        node.context.memory.doorbell("env-0").ring()
-        with pytest.raises(SegmentError, match=r"Quiet attaches to 'rollouts/0'.*`reads` of Quiet"):
-            node.context.memory.rollouts(0)
-    finally:
-        stage.close()
+    node = Quiet(stage.context("metrics-0"))
+    node.context.memory.doorbell("env-0").ring()
+    with pytest.raises(SegmentError, match=r"Quiet attaches to 'rollouts/0'.*`reads` of Quiet"):
+        node.context.memory.rollouts(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +35,7 @@ from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Send
+from tests.closing import until_the_end
 from tests.nodes.stage import Stage
 
 FULL = "[Errno 28] No space left on device"
@@ -74,7 +74,8 @@ class Desk:
         self.screen = io.StringIO()
         progress = PlainProgress(self.screen)
         stats = self.stage.memory.all_stats()
-        self.shell = Shell(self.stage.plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
+        shell = Shell(self.stage.plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
+        self.shell = until_the_end(shell)
 
     def make_ready(self) -> None:
         for node in self.stage.plan.names.all:
@@ -84,16 +85,10 @@ class Desk:
         for event in self.shell.roster.take_unreachable():
             self.shell.take(event)
 
-    def close(self) -> None:
-        self.shell.close()
-        self.stage.close()
-
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    made = Desk(tmp_path, monkeypatch)
-    yield made
-    made.close()
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(tmp_path, monkeypatch)
 
 
 def test_work_goes_out_once_everybody_is_ready(desk: Desk) -> None:

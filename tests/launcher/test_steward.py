@@ -34,7 +34,6 @@ def test_stop_of_a_node_that_never_came_is_none_of_its_troubles(tmp_path: Path) 
     for node in ("env-0", "env-1"):
         steward._obey(node, Stop("finished"))
     assert signals == ["env-0"]
-    stage.close()
 
 
 def test_nothing_is_expected_of_the_dead_until_their_successor_is_ready(tmp_path: Path) -> None:
@@ -58,7 +57,6 @@ def test_nothing_is_expected_of_the_dead_until_their_successor_is_ready(tmp_path
     steward._look(20.0)
     assert expected == [{"env-0"}, set()]
     assert told[0] == NodeExited("env-0", "was killed", reaped=True)
-    stage.close()
 
 
 def test_what_it_lacks_is_told_as_the_cause(
@@ -90,4 +88,3 @@ def test_what_it_lacks_is_told_as_the_cause(
         ("steward@b", "SegmentError: this run needs 31.2 GiB of shared memory")
     ]
     assert not set(remains.MARKS) & os.environ.keys(), "its processes are not the launcher's"
-    stage.close()

@@ -224,10 +224,8 @@ def test_child_that_dies_as_soon_as_it_is_forked_is_named(
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path, make_config(supervision=SupervisionConfig(start_timeout_s=10)))
-    yield made
-    made.close()
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path, make_config(supervision=SupervisionConfig(start_timeout_s=10)))
 
 
 def roster(stage: Stage) -> Roster:

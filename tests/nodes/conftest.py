@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,5 @@ from tests.nodes.stage import Stage
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.close()
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)

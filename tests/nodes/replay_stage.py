@@ -23,6 +23,7 @@ from fast_core.memory import ReplayLog
 from fast_core.nodes.replay.batch_slots import BatchSlots
 from fast_core.nodes.replay.node import ReplayNode
 from fast_core.spec import Column
+from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config
 
 SHARDS, ENVS, STEPS, BATCH = 2, 2, 4, 8
@@ -84,7 +85,7 @@ class ReplayStage:
         restored = checkpoint is not None and (checkpoint / "replay-0.bin").exists()
         logs = [stage.memory.replay_log(shard, continues=restored) for shard in range(SHARDS)]
         ends = [BatchSlots(stage.plan, stage.memory, k) for k in range(stage.plan.optimizers)]
-        return cls(stage, node, logs, ends)
+        return until_the_end(cls(stage, node, logs, ends))
 
     def collect(self, steps: int = STEPS) -> None:
         """Append steps of every environment, with observations that tell them apart."""
@@ -123,7 +124,6 @@ class ReplayStage:
 
     def close(self) -> None:
         self.node.close()
-        self.stage.close()
 
 
 def rows_of(stage: ReplayStage, rank: int = 0) -> list[tuple[int, int]]:

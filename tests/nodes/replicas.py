@@ -28,6 +28,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec
 from tests.algos.replay_cases import environment_for, make_batch, make_config
+from tests.closing import until_the_end
 from tests.nodes.stage import make_run_plan
 
 BATCH = 12
@@ -114,6 +115,7 @@ class Replicas:
 
     def __init__(self, plan: RunPlan, states: Sequence[dict[str, Any]] = ()) -> None:
         self.plan, self.memory = plan, RunMemory.create(plan)
+        until_the_end(self)
         self.learners: list[Any] = []
         self.given: list[Given] = []
         self.steppers: list[Any] = []

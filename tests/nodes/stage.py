@@ -20,6 +20,7 @@ from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing import stage
 from fast_core.testing.stage import drain as drain
+from tests.closing import until_the_end
 
 CARTPOLE = EnvironmentSpec(
     id="CartPole-v1",
@@ -63,7 +64,7 @@ def make_run_plan(
 
 
 class Stage(stage.Stage):
-    """Everything a node needs to live in, in ``folder``."""
+    """Everything a node needs to live in, in ``folder``, until the test ends."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Stage(stage.Stage):
         super().__init__(
             make_run_plan(folder, config, checkpoint=checkpoint, environment=environment), own
         )
+        until_the_end(self)
 
 
 def order(shard: int, rollout_id: int = 1, *, version: int = 0, **changes: int) -> RolloutOrder:

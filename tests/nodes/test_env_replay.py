@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -35,6 +36,7 @@ from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.rollout_sinks import ReplayRollouts
 from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.spec import EnvironmentSpec
+from tests.closing import until_the_end
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form
 from tests.nodes.counting import COSTLY, CountingConfig
@@ -115,7 +117,7 @@ class Acting:
     ) -> None:
         self.stage = Stage(folder, given, environment=environment, checkpoint=checkpoint)
         self.stage.memory.weights().publish(0, self.stage.memory.parameters.empty().data)
-        self.nodes = [EnvNode(self.stage.context("env-0"))]
+        self.nodes = [until_the_end(EnvNode(self.stage.context("env-0")))]
         self.policies = [PolicyNode(self.stage.context(n)) for n in self.stage.plan.names.policy]
         self.frames = environment.frames
         self.rollouts: list[list[Rollout]] = [[] for _ in range(SHARDS)]
@@ -169,11 +171,6 @@ class Acting:
             while restore.read():
                 pass
 
-    def close(self) -> None:
-        for node in self.nodes:
-            node.close()
-        self.stage.close()
-
 
 def columns(node: EnvNode, shard: int) -> Rollout:
     """A copy of what the shard wrote last."""
@@ -201,19 +198,16 @@ Make = Callable[..., Acting]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Acting] = []
+def make(tmp_path: Path) -> Make:
+    numbers = count()
 
     def make_one(
         spec: EnvironmentSpec = CARTPOLE, checkpoint: Path | None = None, **changes: Any
     ) -> Acting:
-        folder = tmp_path / f"run-{len(made)}"
-        made.append(Acting(folder, config(**changes), spec, checkpoint))
-        return made[-1]
+        folder = tmp_path / f"run-{next(numbers)}"
+        return Acting(folder, config(**changes), spec, checkpoint)
 
-    yield make_one
-    for each in made:
-        each.close()
+    return make_one
 
 
 # --- what is collected ---------------------------------------------------------------------------
@@ -299,7 +293,6 @@ def test_private_rollouts_equal_those_in_shared_slots(make: Make, tmp_path: Path
     for name in ("obs", "action", "reward", "terminated", "truncated", "policy_version"):
         assert np.array_equal(slot[name], acting.rollouts[0][0][name]), name
     node.close()
-    stage.close()
 
 
 @pytest.mark.parametrize("frames", [1, 3])
@@ -322,7 +315,6 @@ def test_rollouts_in_slots_say_which_steps_gave_a_bad_value(tmp_path: Path, fram
         found.append(np.argwhere(record.quarantined).tolist())
     assert found == [[], [[3, env] for env in range(ENVS)], []]
     node.close()
-    stage.close()
 
 
 @pytest.mark.parametrize("nan_at", [1, 6, 7, 10, 16, 17, 18])

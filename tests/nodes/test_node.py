@@ -38,9 +38,7 @@ class Writer(Notes):
 
 @pytest.fixture
 def stage(tmp_path: Path):
-    made = Stage(tmp_path)
-    yield made
-    made.close()
+    return Stage(tmp_path)
 
 
 def send(stage: Stage, *commands: Command) -> None:
@@ -123,7 +121,6 @@ def test_injected_delay_is_drawn_per_command(
     node = Notes(stage.context("metrics-0"))
     send(stage, *(Save(number, "") for number in range(50)))
     node.step()
-    stage.close()
     assert len(slept) == 50
     assert 0 <= min(slept) < 0.001
     assert 0.004 < max(slept) <= 0.005

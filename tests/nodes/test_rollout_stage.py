@@ -89,14 +89,12 @@ def test_slot_that_holds_another_rollout_is_a_fault(tmp_path: Path) -> None:
     stage.hub.send("adder", Transform(0, REF))
     with pytest.raises(SegmentError, match=r"told to take rollout 1 of.* shard 1.*rollout 2 of"):
         drain(node)
-    stage.close()
 
 
 def test_checkpoint_of_a_run_without_the_node_is_refused(tmp_path: Path) -> None:
     stage = make_stage(tmp_path, checkpoint=tmp_path)
     with pytest.raises(CheckpointError, match=r"no part of node 'adder'.*nodes.extra"):
         make_node(stage)
-    stage.close()
 
 
 def test_declared_message_is_opened_for_the_node(tmp_path: Path) -> None:
@@ -110,7 +108,6 @@ def test_declared_message_is_opened_for_the_node(tmp_path: Path) -> None:
     stage.hub.send("adder", msgspec.structs.replace(envelope, kind="other:Kind"))
     with pytest.raises(TransportError, match="does not consume"):
         drain(node)
-    stage.close()
 
 
 def test_message_that_a_stage_forgets_to_handle_is_an_error(tmp_path: Path) -> None:
@@ -119,4 +116,3 @@ def test_message_that_a_stage_forgets_to_handle_is_an_error(tmp_path: Path) -> N
     stage.hub.send("adder", decode_command(encode(Shift("other", 5.0))))
     with pytest.raises(FastLoopError, match=r"Deaf consumes Shift, but its handle\(\) leaves it"):
         drain(node)
-    stage.close()

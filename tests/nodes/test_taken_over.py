@@ -63,7 +63,6 @@ def test_rollout_that_a_dead_node_left_is_replaced(tmp_path: Path) -> None:
     assert isinstance(event, Trained)
     for node in (optimizer, first, second):
         node.close()
-    stage.close()
 
 
 def test_rollout_of_another_incarnation_is_a_fault(tmp_path: Path) -> None:
@@ -78,7 +77,6 @@ def test_rollout_of_another_incarnation_is_a_fault(tmp_path: Path) -> None:
         drain(optimizer)
     for node in (optimizer, first, second):
         node.close()
-    stage.close()
 
 
 def test_shard_taken_over_begins_anew_even_where_the_run_was_resumed(tmp_path: Path) -> None:
@@ -88,7 +86,6 @@ def test_shard_taken_over_begins_anew_even_where_the_run_was_resumed(tmp_path: P
     node.handle(Assign(1, 2, taken_over=True))
     node.handle(Assign(0, 5, taken_over=True))
     node.close()
-    stage.close()
 
 
 def test_node_that_takes_over_is_seen_to_begin_environments(
@@ -109,7 +106,6 @@ def test_node_that_takes_over_is_seen_to_begin_environments(
         node.handle(Assign(1, 2, taken_over=True))
     assert seen == [(NodeState.STARTING, "building the environments of shard 1")]
     node.close()
-    stage.close()
 
 
 def test_shard_taken_over_is_made_as_it_was_when_its_run_is_resumed(
@@ -139,7 +135,6 @@ def test_shard_taken_over_is_made_as_it_was_when_its_run_is_resumed(
     again.handle(Assign(1, 5))
     assert made[4:] == [3]
     again.close()
-    stage.close()
 
 
 def test_shard_taken_over_draws_other_numbers(tmp_path: Path) -> None:
@@ -153,7 +148,6 @@ def test_shard_taken_over_draws_other_numbers(tmp_path: Path) -> None:
         actions.append(stage.memory.rollouts(1).slot(0)["action"].copy())
         for node in (optimizer, first, second):
             node.close()
-        stage.close()
     assert not np.array_equal(*actions)
 
 
@@ -178,7 +172,6 @@ def test_shard_taken_over_goes_on_with_the_episodes_after_those_that_were_begun(
     assert not (begun == played).all(axis=1).any()
     for node in (optimizer, first, second):
         node.close()
-    stage.close()
 
 
 class Killed(BaseException):
@@ -243,4 +236,3 @@ def test_no_episode_is_begun_twice_wherever_one_successor_after_another_dies(
     last.close()
     assert deaths == 2 * 2 + 4 * 2, "before and after each group is made, and each episode begins"
     assert len(set(fate.seeds)) == len(fate.seeds)
-    stage.close()

@@ -29,6 +29,7 @@ from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 from fast_core.spec import FieldSpec
+from tests.closing import until_the_end
 from tests.nodes.stage import make_config, make_run_plan
 
 
@@ -39,38 +40,31 @@ def test_everybody_computes_the_same_layout(tmp_path: Path) -> None:
 
 def test_attached_memory_is_the_created_one(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path)
-    memory = RunMemory.create(plan)
-    other = RunMemory.attach(plan, memory.segment.fd)
-    try:
-        memory.weights().publish(3, np.full_like(memory.parameters.empty(), 7))
-        flat = other.parameters.empty()
-        assert other.weights().read_into(flat) == 3
-        assert (flat == 7).all()
-        memory.rollouts(1).slot(0)["reward"][...] = 5
-        assert (other.rollouts(1).slot(0)["reward"] == 5).all()
-        assert (other.rollouts(0).slot(0)["reward"] == 0).all()
-        memory.progress(1)[0] = 9
-        assert other.progress(1)[0] == 9
-        assert other.progress(0)[0] == 0
-        memory.stats("env-1").words[0] = 4
-        states = {name: row.snapshot().state for name, row in other.all_stats().items()}
-        assert states == {name: 4 * (name == "env-1") for name in plan.names.all}
-        seen = other.doorbell("env-0").value()
-        memory.doorbell("env-0").ring()
-        assert other.doorbell("env-0").value() == seen + 1
-    finally:
-        other.close()
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    other = until_the_end(RunMemory.attach(plan, memory.segment.fd))
+    memory.weights().publish(3, np.full_like(memory.parameters.empty(), 7))
+    flat = other.parameters.empty()
+    assert other.weights().read_into(flat) == 3
+    assert (flat == 7).all()
+    memory.rollouts(1).slot(0)["reward"][...] = 5
+    assert (other.rollouts(1).slot(0)["reward"] == 5).all()
+    assert (other.rollouts(0).slot(0)["reward"] == 0).all()
+    memory.progress(1)[0] = 9
+    assert other.progress(1)[0] == 9
+    assert other.progress(0)[0] == 0
+    memory.stats("env-1").words[0] = 4
+    states = {name: row.snapshot().state for name, row in other.all_stats().items()}
+    assert states == {name: 4 * (name == "env-1") for name in plan.names.all}
+    seen = other.doorbell("env-0").value()
+    memory.doorbell("env-0").ring()
+    assert other.doorbell("env-0").value() == seen + 1
 
 
 def test_other_plan_does_not_attach(tmp_path: Path) -> None:
-    memory = RunMemory.create(make_run_plan(tmp_path))
+    memory = until_the_end(RunMemory.create(make_run_plan(tmp_path)))
     other = make_config(rollout=RolloutConfig(shards=3, envs_per_shard=2, steps=8))
-    try:
-        with pytest.raises(SegmentError):
-            RunMemory.attach(make_run_plan(tmp_path, other), memory.segment.fd)
-    finally:
-        memory.close()
+    with pytest.raises(SegmentError):
+        RunMemory.attach(make_run_plan(tmp_path, other), memory.segment.fd)
 
 
 def test_groups_and_their_policy_node_have_mailboxes_only_if_they_need_them(tmp_path: Path) -> None:
@@ -82,47 +76,37 @@ def test_groups_and_their_policy_node_have_mailboxes_only_if_they_need_them(tmp_
     for name in ("0.0", "0.1", "1.0", "1.1"):
         assert writers[f"requests/{name}"] == EXECUTOR
         assert writers[f"replies/{name}"] == "whoever acts for the shard"
-    memory = RunMemory.create(plan)
-    other = RunMemory.attach(plan, memory.segment.fd)
-    try:
-        memory.request(1, 0)["obs"][...] = 3
-        assert (other.request(1, 0)["obs"] == 3).all()
-        assert (other.request(1, 1)["obs"] == 0).all()
-        memory.reply(0, 1).publish(1, Reply(2, 3))
-        assert other.reply(0, 1).number() == 1
-        assert other.reply(0, 0).number() == 0
-    finally:
-        other.close()
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    other = until_the_end(RunMemory.attach(plan, memory.segment.fd))
+    memory.request(1, 0)["obs"][...] = 3
+    assert (other.request(1, 0)["obs"] == 3).all()
+    assert (other.request(1, 1)["obs"] == 0).all()
+    memory.reply(0, 1).publish(1, Reply(2, 3))
+    assert other.reply(0, 1).number() == 1
+    assert other.reply(0, 0).number() == 0
 
 
 def test_there_is_a_slot_for_each_ticket_ahead(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path, make_config(scheduler=SchedulerConfig(off_policy_degree=2)))
-    memory = RunMemory.create(plan)
-    try:
-        assert len(memory.rollouts(0)) == 3
-    finally:
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    assert len(memory.rollouts(0)) == 3
 
 
 def test_rollouts_hold_what_the_plan_says(tmp_path: Path) -> None:
-    memory = RunMemory.create(make_run_plan(tmp_path))
-    try:
-        slot = memory.rollouts(0).slot(0)
-        shapes = {name: (array.shape, str(array.dtype)) for name, array in slot.items()}
-        assert shapes == {
-            "obs": ((9, 2, 4), "float32"),
-            "action": ((8, 2), "int64"),
-            "behaviour_log_prob": ((8, 2), "float32"),
-            "reward": ((8, 2), "float32"),
-            "terminated": ((8, 2), "bool"),
-            "truncated": ((8, 2), "bool"),
-            "quarantined": ((8, 2), "bool"),
-            "final_obs": ((8, 2, 4), "float32"),
-            "policy_version": ((8, 2), "int64"),
-        }
-    finally:
-        memory.close()
+    memory = until_the_end(RunMemory.create(make_run_plan(tmp_path)))
+    slot = memory.rollouts(0).slot(0)
+    shapes = {name: (array.shape, str(array.dtype)) for name, array in slot.items()}
+    assert shapes == {
+        "obs": ((9, 2, 4), "float32"),
+        "action": ((8, 2), "int64"),
+        "behaviour_log_prob": ((8, 2), "float32"),
+        "reward": ((8, 2), "float32"),
+        "terminated": ((8, 2), "bool"),
+        "truncated": ((8, 2), "bool"),
+        "quarantined": ((8, 2), "bool"),
+        "final_obs": ((8, 2, 4), "float32"),
+        "policy_version": ((8, 2), "int64"),
+    }
 
 
 def replay_plan(
@@ -170,55 +154,45 @@ def test_several_optimizers_have_batches_and_gradients_of_their_own(
     assert len(gradients) == kinds
     assert all(writer == f"optimizer-{name[10]}" for name, writer in gradients.items())
     assert ("networks" in regions) == (update == "async")
-    memory = RunMemory.create(plan)
-    try:
-        assert memory.batch(1, 2).rows == (6 if update == "allreduce" else 12)
-    finally:
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    assert memory.batch(1, 2).rows == (6 if update == "allreduce" else 12)
 
 
 @pytest.mark.parametrize("degree", [0, 2])
 def test_replay_logs_hold_what_is_declared_and_a_reserve(tmp_path: Path, degree: int) -> None:
     """RB-13: rows of final observations count; a reserve for the rollouts of a saved moment."""
     plan = replay_plan(tmp_path, degree=degree)
-    memory = RunMemory.create(plan)
-    try:
-        for shard in range(2):
-            log = memory.replay_log(shard)
-            assert (log.capacity, log.envs) == (101, 2)  # 403 / 4, rounded up
-            assert log.native.reserve >= 2 * 2 * 8 * (degree + 1)
-    finally:
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    for shard in range(2):
+        log = memory.replay_log(shard)
+        assert (log.capacity, log.envs) == (101, 2)  # 403 / 4, rounded up
+        assert log.native.reserve >= 2 * 2 * 8 * (degree + 1)
 
 
 @pytest.mark.parametrize("continues", [False, True])
 def test_rows_appended_in_one_process_are_drawn_in_another(tmp_path: Path, continues: bool) -> None:
     """Into a batch slot; two writers, of which the second one goes on or begins anew."""
     plan = replay_plan(tmp_path)
-    env_node = RunMemory.create(plan)
-    replay_node = RunMemory.attach(plan, env_node.segment.fd)
-    try:
-        never = np.zeros(2, bool)
-        for writer in (env_node.replay_log(1), env_node.replay_log(1, continues=continues)):
-            for step in range(5):
-                obs, ones = np.full((2, 4), step, np.float32), np.ones(2, np.float32)
-                writer.append(obs, np.zeros(2, np.int64), ones, never, never)
-        logs = [replay_node.replay_log(shard) for shard in range(2)]
-        reader = ReplayReader(logs, steps=1, gamma=0.9, seed=np.random.SeedSequence(1))
-        assert reader.valid() == 2 * (9 if continues else 8)
-        slot = replay_node.batch(0, 1)
-        assert reader.draw(drawn_arrays(slot))
-        slot.publish(2, Drawn(12, 10))
-        seen = env_node.batch(0, 1)
-        assert (seen.number(), seen.words) == (2, Drawn(12, 10))
-        assert (seen["obs"][:, 0] == seen["row"] % 5).all()
-        assert set(seen["log"].tolist()) <= {2, 3}
-        env_node.result(0, 1).publish(2, Learnt(False))
-        assert replay_node.result(0, 1).number() == 2
-        assert replay_node.result(0, 0).number() == 0
-    finally:
-        replay_node.close()
-        env_node.close()
+    env_node = until_the_end(RunMemory.create(plan))
+    replay_node = until_the_end(RunMemory.attach(plan, env_node.segment.fd))
+    never = np.zeros(2, bool)
+    for writer in (env_node.replay_log(1), env_node.replay_log(1, continues=continues)):
+        for step in range(5):
+            obs, ones = np.full((2, 4), step, np.float32), np.ones(2, np.float32)
+            writer.append(obs, np.zeros(2, np.int64), ones, never, never)
+    logs = [replay_node.replay_log(shard) for shard in range(2)]
+    reader = ReplayReader(logs, steps=1, gamma=0.9, seed=np.random.SeedSequence(1))
+    assert reader.valid() == 2 * (9 if continues else 8)
+    slot = replay_node.batch(0, 1)
+    assert reader.draw(drawn_arrays(slot))
+    slot.publish(2, Drawn(12, 10))
+    seen = env_node.batch(0, 1)
+    assert (seen.number(), seen.words) == (2, Drawn(12, 10))
+    assert (seen["obs"][:, 0] == seen["row"] % 5).all()
+    assert set(seen["log"].tolist()) <= {2, 3}
+    env_node.result(0, 1).publish(2, Learnt(False))
+    assert replay_node.result(0, 1).number() == 2
+    assert replay_node.result(0, 0).number() == 0
 
 
 def test_parameters_are_packed_one_after_the_other() -> None:

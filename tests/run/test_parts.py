@@ -23,6 +23,7 @@ from fast_core.run import parts
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import Learner, RunPlan
 from fast_core.run.structures import structures
+from tests.closing import until_the_end
 from tests.nodes.stage import make_config, make_run_plan
 from tests.process.two_learners import OTHER_SEED, two
 
@@ -80,14 +81,13 @@ def test_plan_of_a_learner_is_that_of_the_run_that_it_would_be_alone(
 
 def test_each_learner_publishes_on_a_board_of_its_own(make: Make) -> None:
     plan = make()
-    memory = RunMemory.create(plan)
+    memory = until_the_end(RunMemory.create(plan))
     for version, key in enumerate(plan.learners, 1):
         seen = memory.of(plan.of(key))
         seen.weights().publish(version, seen.parameters.empty().data)
     found = [memory.of(plan.of(key)).weights() for key in plan.learners]
     flat = memory.parameters.empty()
     assert [board.read_into(flat.data, newer_than=-1) for board in found] == [1, 2]
-    memory.close()
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,5 @@ def test_networks_of_two_learners_may_differ(make: Make, monkeypatch: pytest.Mon
     plan = make()
     rows = {row.name: row.nbytes for row in structures(plan)}
     assert rows["weights/b"] > rows["weights"]
-    memory = RunMemory.create(plan)
+    memory = until_the_end(RunMemory.create(plan))
     assert memory.of(plan.of("b")).parameters.nbytes > memory.parameters.nbytes
-    memory.close()

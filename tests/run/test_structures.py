@@ -25,6 +25,7 @@ from fast_core.run.mail import Drawn
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import SPAN, insights, structures
+from tests.closing import until_the_end
 from tests.nodes.replay_stage import SayingConfig
 from tests.nodes.stage import make_config, make_run_plan
 from tests.run.test_memory import replay_plan
@@ -96,44 +97,34 @@ def says(cell: str) -> str:
 
 def test_everything_is_created_from_its_row_and_nothing_published(tmp_path: Path) -> None:
     for plan in plans(tmp_path):
-        memory = RunMemory.create(plan)
-        try:
-            for row in structures(plan):
-                said = memory.at(row.kind, row.name).published()
-                assert said in (None, 0, -1) or not any(said), row  # type: ignore[arg-type]
-        finally:
-            memory.close()
+        memory = until_the_end(RunMemory.create(plan))
+        for row in structures(plan):
+            said = memory.at(row.kind, row.name).published()
+            assert said in (None, 0, -1) or not any(said), row  # type: ignore[arg-type]
 
 
 def test_structure_is_not_taken_for_another_kind(tmp_path: Path) -> None:
     plan = make_run_plan(tmp_path)
-    memory = RunMemory.create(plan)
-    try:
-        kinds = {row.kind for row in structures(plan)}
-        for row in structures(plan):
-            for kind in kinds - {row.kind}:
-                with pytest.raises(SegmentError, match=f"is a {row.kind.__name__}"):
-                    memory.at(kind, row.name)
-        with pytest.raises(SegmentError, match=r"no structure 'weight'\. Did you mean 'weights'"):
-            memory.at(WeightBoard, "weight")
-    finally:
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    kinds = {row.kind for row in structures(plan)}
+    for row in structures(plan):
+        for kind in kinds - {row.kind}:
+            with pytest.raises(SegmentError, match=f"is a {row.kind.__name__}"):
+                memory.at(kind, row.name)
+    with pytest.raises(SegmentError, match=r"no structure 'weight'\. Did you mean 'weights'"):
+        memory.at(WeightBoard, "weight")
 
 
 def test_what_was_published_is_said_by_whoever_attaches(tmp_path: Path) -> None:
     plan = replay_plan(tmp_path, 2)
-    memory = RunMemory.create(plan)
-    other = RunMemory.attach(plan, memory.segment.fd)
-    try:
-        memory.spans("env-0").try_push(bytes(SPAN.size))
-        memory.weights().publish(7, memory.parameters.empty().data)
-        memory.batch(1, 2).publish(5, Drawn(1, 1))
-        names = ("spans/env-0", "weights", "batches/1.2", "batches/1.1")
-        table = {row.name: row.kind for row in structures(plan)}
-        assert [other.at(table[name], name).published() for name in names] == [1, 7, 5, 0]
-    finally:
-        other.close()
-        memory.close()
+    memory = until_the_end(RunMemory.create(plan))
+    other = until_the_end(RunMemory.attach(plan, memory.segment.fd))
+    memory.spans("env-0").try_push(bytes(SPAN.size))
+    memory.weights().publish(7, memory.parameters.empty().data)
+    memory.batch(1, 2).publish(5, Drawn(1, 1))
+    names = ("spans/env-0", "weights", "batches/1.2", "batches/1.1")
+    table = {row.name: row.kind for row in structures(plan)}
+    assert [other.at(table[name], name).published() for name in names] == [1, 7, 5, 0]
 
 
 def test_ring_of_other_numbers_is_not_attached_to() -> None:

@@ -75,55 +75,46 @@ def test_everything_that_is_there_is_counted(
     tmp_path: Path, show: Show, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_rows, "PIECE_BYTES", piece_bytes)
-    run, stage = saved_run(tmp_path)
-    try:
-        found = show(run.path)
-        # Of 15 rows the last ten are there: step 5, an end, steps 6 to 11, an end, and step 12.
-        rewards = [5, 6, 7, 8, 9, 10, 11, 12]
-        assert found["env_steps"] == 52 and found["checkpoint"] == "000000000052"
-        assert found["rows_of_environments"] == [CAPACITY] * SHARDS * ENVS
-        assert found["rows"] == found["capacity"] == CAPACITY * SHARDS * ENVS
-        assert found["steps"] == len(rewards) * SHARDS * ENVS
-        assert found["reward_mean"] == np.mean(rewards)
-        assert (found["reward_min"], found["reward_max"]) == (5, 12)
-        assert found["terminated"] == found["truncated"] == 2 * ENVS
-        assert found["whole_episodes"] == SHARDS * ENVS
-        assert found["return_mean"] == found["return_min"] == sum(range(6, 12))
-    finally:
-        stage.close()
+    run, _ = saved_run(tmp_path)
+    found = show(run.path)
+    # Of 15 rows the last ten are there: step 5, an end, steps 6 to 11, an end, and step 12.
+    rewards = [5, 6, 7, 8, 9, 10, 11, 12]
+    assert found["env_steps"] == 52 and found["checkpoint"] == "000000000052"
+    assert found["rows_of_environments"] == [CAPACITY] * SHARDS * ENVS
+    assert found["rows"] == found["capacity"] == CAPACITY * SHARDS * ENVS
+    assert found["steps"] == len(rewards) * SHARDS * ENVS
+    assert found["reward_mean"] == np.mean(rewards)
+    assert (found["reward_min"], found["reward_max"]) == (5, 12)
+    assert found["terminated"] == found["truncated"] == 2 * ENVS
+    assert found["whole_episodes"] == SHARDS * ENVS
+    assert found["return_mean"] == found["return_min"] == sum(range(6, 12))
 
 
 def test_rows_of_the_highest_priority_are_those_of_the_tree(tmp_path: Path, show: Show) -> None:
     run, stage = saved_run(tmp_path)
-    try:
-        replay, everything = stage.node.replay, CAPACITY * SHARDS * ENVS
-        assert replay.tree is not None
-        ranked = highest(replay.reader, replay.tree, everything)
-        found = show(run.path, "000000000052", everything)
-        assert [(row["environment"], row["row"]) for row in found["highest"]] == [
-            (row.log, row.row) for row in ranked
-        ]
-        assert [row["priority"] for row in found["highest"]] == [row.priority for row in ranked]
-        assert found["priorities"]["max"] == ranked[0].priority
-        for row in found["highest"]:
-            step = row["row"] - (row["row"] > 6) - (row["row"] > 13)
-            assert row["reward"] == step and row["action"] == [step % 2]
-            assert row["age_env_steps"] == (14 - row["row"]) * SHARDS * ENVS
-            assert row["terminated"] is (step % 6 == 5 and row["environment"] < ENVS)
-        assert len(show(run.path, "newest", 2)["highest"]) == 2
-    finally:
-        stage.close()
+    replay, everything = stage.node.replay, CAPACITY * SHARDS * ENVS
+    assert replay.tree is not None
+    ranked = highest(replay.reader, replay.tree, everything)
+    found = show(run.path, "000000000052", everything)
+    assert [(row["environment"], row["row"]) for row in found["highest"]] == [
+        (row.log, row.row) for row in ranked
+    ]
+    assert [row["priority"] for row in found["highest"]] == [row.priority for row in ranked]
+    assert found["priorities"]["max"] == ranked[0].priority
+    for row in found["highest"]:
+        step = row["row"] - (row["row"] > 6) - (row["row"] > 13)
+        assert row["reward"] == step and row["action"] == [step % 2]
+        assert row["age_env_steps"] == (14 - row["row"]) * SHARDS * ENVS
+        assert row["terminated"] is (step % 6 == 5 and row["environment"] < ENVS)
+    assert len(show(run.path, "newest", 2)["highest"]) == 2
 
 
 def test_checkpoint_without_a_replay_is_told(tmp_path: Path) -> None:
-    run, stage = saved_run(tmp_path, checkpoint=CheckpointConfig(replay=False))
-    try:
-        with pytest.raises(CheckpointError, match=r"holds no replay: checkpoint\.replay was false"):
-            show_replay(run.path)
-        with pytest.raises(CheckpointError, match=r"no checkpoint '7'\. It has 000000000052\."):
-            show_replay(run.path, "7")
-    finally:
-        stage.close()
+    run, _ = saved_run(tmp_path, checkpoint=CheckpointConfig(replay=False))
+    with pytest.raises(CheckpointError, match=r"holds no replay: checkpoint\.replay was false"):
+        show_replay(run.path)
+    with pytest.raises(CheckpointError, match=r"no checkpoint '7'\. It has 000000000052\."):
+        show_replay(run.path, "7")
 
 
 def test_run_without_checkpoints_is_told(tmp_path: Path) -> None:

@@ -115,31 +115,28 @@ def test_interrupted_run_waits_for_steps_on_replay_for_rounds_and_for_bytes(
     stage = Stage(tmp_path, make(supervision=SupervisionConfig(save_s=LIMIT_S)))
     clock = SimpleNamespace(now_s=100.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    try:
-        told = Told()
-        supervisor = watched(stage, interrupts, told)
-        row = stage.memory.stats("optimizer-0")
+    told = Told()
+    supervisor = watched(stage, interrupts, told)
+    row = stage.memory.stats("optimizer-0")
+    supervisor._take_interrupts()
+    assert told.events == [StopRequested("Ctrl-C", save=True)]
+    ended_s = None
+    for tenth in range(1, 400):
+        clock.now_s = 100.0 + tenth / 10
+        if tenth < 30:
+            row.words[StatsColumn.BATCHES] += replays
+            told.rounds += rounds
+        elif tenth < 200:
+            told.so_far = SavedSoFar(tenth)
         supervisor._take_interrupts()
-        assert told.events == [StopRequested("Ctrl-C", save=True)]
-        ended_s = None
-        for tenth in range(1, 400):
-            clock.now_s = 100.0 + tenth / 10
-            if tenth < 30:
-                row.words[StatsColumn.BATCHES] += replays
-                told.rounds += rounds
-            elif tenth < 200:
-                told.so_far = SavedSoFar(tenth)
-            supervisor._take_interrupts()
-            if len(told.events) == 2:
-                ended_s = clock.now_s
-                break
-        # Without a replay an optimizer counts nothing within a round.
-        moves = replays or rounds > 0
-        assert ended_s == pytest.approx(119.9 + DISK_S if moves else 100.0 + LIMIT_S, abs=0.2)
-        last = told.events[-1]
-        assert isinstance(last, StopRequested) and not last.save
-        assert "no time for a last checkpoint (supervision.save_s)" in last.reason
-        texts = told.lines
-        assert bool(texts) is moves and all("Ctrl-C once more" in text for text in texts)
-    finally:
-        stage.close()
+        if len(told.events) == 2:
+            ended_s = clock.now_s
+            break
+    # Without a replay an optimizer counts nothing within a round.
+    moves = replays or rounds > 0
+    assert ended_s == pytest.approx(119.9 + DISK_S if moves else 100.0 + LIMIT_S, abs=0.2)
+    last = told.events[-1]
+    assert isinstance(last, StopRequested) and not last.save
+    assert "no time for a last checkpoint (supervision.save_s)" in last.reason
+    texts = told.lines
+    assert bool(texts) is moves and all("Ctrl-C once more" in text for text in texts)

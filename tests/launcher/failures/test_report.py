@@ -115,7 +115,6 @@ def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
     at = report.context
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
     assert at["last action"] == "1"
-    stage.close()
 
 
 def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -> None:
@@ -125,7 +124,6 @@ def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -
     stage.memory.progress(1)[0] = ALL_ENVS
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
     assert at == {"shard": "1", "environment": "0 to 1"}
-    stage.close()
 
 
 def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) -> None:
@@ -140,7 +138,6 @@ def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) 
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
     assert (at["environment"], at["episode"], at["step"]) == ("1", "3", "3")
     assert at["last action"] == "1"
-    stage.close()
 
 
 def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_action(
@@ -155,7 +152,6 @@ def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_ac
     at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
     assert "last action" not in at, "it lay in the memory of the dead node"
-    stage.close()
 
 
 def test_death_while_waiting_tells_no_place(tmp_path: Path) -> None:
@@ -164,4 +160,3 @@ def test_death_while_waiting_tells_no_place(tmp_path: Path) -> None:
     report = describe_death(stage.plan, stage.memory, "env-0", "exited with status 1", "")
     assert report.context == {}
     assert report.doing == "waiting"
-    stage.close()

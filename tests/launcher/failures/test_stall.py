@@ -73,7 +73,6 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     )
     stage = Stage(tmp_path, config)
     yield Watched(stage, monkeypatch)
-    stage.close()
 
 
 def test_waiting_learning_and_saving_take_as_long_as_they_like(watched: Watched) -> None:
@@ -255,7 +254,6 @@ def test_process_that_executes_another_program_is_found_when_its_pulse_has_stopp
     failure = watched.run(4)
     assert isinstance(failure, Failed) and (failure.node, failure.hangs) == ("env-1", True)
     assert failure.error.startswith("its process executes another program in its place: 'sleep 7'")
-    stage.close()
 
 
 def test_learner_that_is_alive_is_not_silent_however_long_it_takes(watched: Watched) -> None:
@@ -364,7 +362,6 @@ def test_node_that_waits_is_given_its_turns_however_short_the_limit(
     watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
     assert watched.run(2) is None
     assert watched.run(3) is not None
-    stage.close()
 
 
 def test_no_limit_means_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,4 +370,3 @@ def test_no_limit_means_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     watched = Watched(stage, monkeypatch)
     watched.enter(ENV_ROW, NodeState.STEPPING)
     assert watched.run(1000) is None
-    stage.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,10 +16,8 @@ from tests.nodes.stage import Stage
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.close()
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
 
 
 def test_run_that_could_not_begin_leaves_no_part(stage: Stage, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +37,7 @@ NOTHING = dict.fromkeys(Statistics.__struct_fields__, 0) | {
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Stage:
     nodes = NodesConfig(
         policy=PolicyNodesConfig(count=2, threads=3),
         optimizer=OptimizerNodeConfig(threads=2),
@@ -48,9 +47,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         ),
     )
     config = make_config(nodes=nodes, policy=PolicyConfig(placement="node"))
-    made = Stage(tmp_path, config)
-    yield made
-    made.close()
+    return Stage(tmp_path, config)
 
 
 def shown(stage: Stage, phase: str = "training", **changes: object) -> Display:
@@ -125,7 +122,6 @@ def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> N
     assert (view.replay.rows, view.replay.capacity, view.replay.learning_from) == (70, 1000, 40)
     assert view.nodes[row].state == "drawing"
     assert view.nodes[row].note == "12,345 windows drawn"
-    stage.close()
 
 
 def test_time_goes_on_while_nothing_happens(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

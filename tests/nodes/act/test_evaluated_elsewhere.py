@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +20,10 @@ def cartpole(**kwargs: object) -> EnvironmentConfig:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Stage:
     environments = {"short": cartpole(max_episode_steps=5), "same": cartpole()}
     evaluation = EvaluationConfig(episodes=3, envs=2, environments=environments)
-    made = Stage(tmp_path, make_config(evaluation=evaluation))
-    yield made
-    made.close()
+    return Stage(tmp_path, make_config(evaluation=evaluation))
 
 
 def evaluated(stage: Stage, node: EvaluatorNode, version: int, value: float = 0.0) -> Evaluated:
@@ -85,7 +82,6 @@ def test_environments_that_are_open_at_once_have_numbers_of_their_own(tmp_path: 
     node = EvaluatorNode(stage.context("evaluator-0"))
     node.setup()
     node.close()
-    stage.close()
     first = config.numbers.evaluator
     numbers = sorted(json.loads(path.name) for path in marks.iterdir())
     assert numbers == list(range(first, first + 4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
@@ -40,19 +39,11 @@ class Painted(gymnasium.wrappers.TransformObservation):  # type: ignore[type-arg
 PAINTED = EnvironmentConfig(id=f"{HERE}:Painted")
 
 
-@pytest.fixture
-def stages(tmp_path: Path) -> Iterator[list[Stage]]:
-    made: list[Stage] = []
-    yield made
-    for stage in made:
-        stage.close()
-
-
-def filming(stages: list[Stage], folder: Path, evaluation: EvaluationConfig) -> EvaluatorNode:
-    stages.append(Stage(folder, make_config(environment=PAINTED, evaluation=evaluation)))
-    node = EvaluatorNode(stages[-1].context("evaluator-0"))
+def filming(folder: Path, evaluation: EvaluationConfig) -> tuple[Stage, EvaluatorNode]:
+    stage = Stage(folder, make_config(environment=PAINTED, evaluation=evaluation))
+    node = EvaluatorNode(stage.context("evaluator-0"))
     node.setup()
-    return node
+    return stage, node
 
 
 def evaluated(stage: Stage, node: EvaluatorNode, version: int) -> Evaluated:
@@ -64,11 +55,9 @@ def evaluated(stage: Stage, node: EvaluatorNode, version: int) -> Evaluated:
     return event
 
 
-def test_every_second_evaluation_is_filmed_and_the_newest_films_are_kept(
-    stages: list[Stage], tmp_path: Path
-) -> None:
-    node = filming(stages, tmp_path, EVALUATION)
-    events = [evaluated(stages[0], node, version) for version in range(1, 8)]
+def test_every_second_evaluation_is_filmed_and_the_newest_films_are_kept(tmp_path: Path) -> None:
+    stage, node = filming(tmp_path, EVALUATION)
+    events = [evaluated(stage, node, version) for version in range(1, 8)]
     node.close()
     films = [event.video for event in events]
     assert films == ["" if n % 2 else f"videos/evaluation-{10 * n:012d}.mp4" for n in range(1, 8)]
@@ -79,42 +68,41 @@ def test_every_second_evaluation_is_filmed_and_the_newest_films_are_kept(
     assert frames == events[5].lengths[0] + 1
 
 
-def test_results_are_those_without_films(stages: list[Stage], tmp_path: Path) -> None:
+def test_results_are_those_without_films(tmp_path: Path) -> None:
     results = []
     for every in (1, None):
         folder = tmp_path / str(every)
-        node = filming(stages, folder, replace(EVALUATION, video_every=every))
-        results.append([evaluated(stages[-1], node, version).played for version in (1, 2)])
+        stage, node = filming(folder, replace(EVALUATION, video_every=every))
+        results.append([evaluated(stage, node, version).played for version in (1, 2)])
         node.close()
     assert results[0] == results[1]
 
 
-def test_no_gif_is_made_where_there_is_no_tensorboard(stages: list[Stage], tmp_path: Path) -> None:
+def test_no_gif_is_made_where_there_is_no_tensorboard(tmp_path: Path) -> None:
     config = make_config(
         environment=PAINTED,
         evaluation=replace(EVALUATION, video_every=1),
         metrics=MetricsConfig(tensorboard=False),
     )
-    stages.append(Stage(tmp_path, config))
-    node = EvaluatorNode(stages[0].context("evaluator-0"))
+    stage = Stage(tmp_path, config)
+    node = EvaluatorNode(stage.context("evaluator-0"))
     node.setup()
-    evaluated(stages[0], node, 1)
+    evaluated(stage, node, 1)
     node.close()
     assert [path.suffix for path in (tmp_path / "videos").iterdir()] == [".mp4"]
 
 
 def test_drawing_that_fails_costs_the_film_alone_and_is_told_once(
-    stages: list[Stage],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    node = filming(stages, tmp_path, replace(EVALUATION, video_every=1))
-    before = evaluated(stages[0], node, 1)
+    stage, node = filming(tmp_path, replace(EVALUATION, video_every=1))
+    before = evaluated(stage, node, 1)
     with monkeypatch.context() as patch:
         patch.setattr(Instance, "render", lambda _: "no picture")
-        events = [evaluated(stages[0], node, version) for version in (2, 3)]
-    after = evaluated(stages[0], node, 4)
+        events = [evaluated(stage, node, version) for version in (2, 3)]
+    after = evaluated(stage, node, 4)
     node.close()
     assert [event.video for event in events] == ["", ""]
     assert all(event.played == before.played for event in (*events, after))
@@ -126,27 +114,25 @@ def test_drawing_that_fails_costs_the_film_alone_and_is_told_once(
     }
 
 
-def test_run_that_ends_meanwhile_leaves_no_half_film(stages: list[Stage], tmp_path: Path) -> None:
-    node = filming(stages, tmp_path, replace(EVALUATION, video_every=1))
-    stages[0].memory.evaluation().write(1, 10, stages[0].memory.parameters.empty())
+def test_run_that_ends_meanwhile_leaves_no_half_film(tmp_path: Path) -> None:
+    stage, node = filming(tmp_path, replace(EVALUATION, video_every=1))
+    stage.memory.evaluation().write(1, 10, stage.memory.parameters.empty())
     node.handle(Evaluate(1, 1, 10, 3))
     assert node._filming.step()
     node.close()
     assert list((tmp_path / "videos").iterdir()) == []
 
 
-def test_environment_that_can_be_there_once_is_filmed_too(
-    stages: list[Stage], tmp_path: Path
-) -> None:
+def test_environment_that_can_be_there_once_is_filmed_too(tmp_path: Path) -> None:
     evaluation = replace(EVALUATION, envs=1, video_every=2)
     config = make_config(environment=toy("Lone"), evaluation=evaluation)
     config = replace(config, rollout=RolloutConfig(shards=2, envs_per_shard=1, steps=8))
     spec = probe(config.environment, 0)
     assert spec.one_per_process
-    stages.append(Stage(tmp_path, config, environment=spec))
-    node = EvaluatorNode(stages[0].context("evaluator-0"))
+    stage = Stage(tmp_path, config, environment=spec)
+    node = EvaluatorNode(stage.context("evaluator-0"))
     node.setup()
-    events = [evaluated(stages[0], node, version) for version in (1, 2, 3, 4)]
+    events = [evaluated(stage, node, version) for version in (1, 2, 3, 4)]
     node.close()
     assert [bool(event.video) for event in events] == [False, True, False, True]
     assert all(event.lengths == (5, 5, 5) for event in events)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from fast_core.nodes.node import NodeState
 from fast_core.policy.checked import CheckedPolicy
 from fast_core.run.mail import Reply
 from fast_core.spec import EnvironmentSpec
+from tests.closing import until_the_end
 from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
 
@@ -82,7 +84,7 @@ class Pair:
     ) -> None:
         self.stage = Stage(folder, given, environment=environment, checkpoint=checkpoint)
         self.publish(0)
-        self.env = EnvNode(self.stage.context("env-0"))
+        self.env = until_the_end(EnvNode(self.stage.context("env-0")))
         self.env.setup()
         self.policies = [
             PolicyNode(self.stage.context(name, rank))
@@ -152,28 +154,21 @@ class Pair:
         assert isinstance(checked.policy, CountingPolicy)
         return checked.policy
 
-    def close(self) -> None:
-        self.env.close()
-        self.stage.close()
-
 
 Make = Callable[..., Pair]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Pair] = []
+def make(tmp_path: Path) -> Make:
+    numbers = count()
 
     def make_one(
         environment: EnvironmentSpec = CARTPOLE, checkpoint: Path | None = None, **changes: Any
     ) -> Pair:
-        folder = tmp_path / f"pair-{len(made)}"
-        made.append(Pair(folder, config(**changes), environment, checkpoint))
-        return made[-1]
+        folder = tmp_path / f"pair-{next(numbers)}"
+        return Pair(folder, config(**changes), environment, checkpoint)
 
-    yield make_one
-    for pair in made:
-        pair.close()
+    return make_one
 
 
 # --- what is collected ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.shard import shard_file
 from fast_core.nodes.node import NodeState
 from fast_core.run import parts
+from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config, order
 from tests.process.two_learners import two
 
@@ -27,14 +27,13 @@ def publish(stage: Stage, version: int = 0, value: float = 0.0) -> None:
 
 
 @pytest.fixture
-def node(stage: Stage) -> Iterator[EnvNode]:
+def node(stage: Stage) -> EnvNode:
     publish(stage)
-    made = EnvNode(stage.context("env-0"))
+    made = until_the_end(EnvNode(stage.context("env-0")))
     made.setup()
     for shard in (0, 1):
         stage.hub.send("env-0", Assign(shard, 1))
-    yield made
-    made.close()
+    return made
 
 
 def collect(stage: Stage, node: EnvNode, *orders: object) -> list[RolloutReady]:
@@ -147,15 +146,11 @@ def test_env_steps_are_counted(stage: Stage, node: EnvNode) -> None:
 def test_shard_not_built_in_setup_is_built_when_assigned(tmp_path: Path) -> None:
     stage = Stage(tmp_path, make_config(nodes=NodesConfig(env=EnvNodesConfig(count=2))))
     publish(stage)
-    node = EnvNode(stage.context("env-0"))
+    node = until_the_end(EnvNode(stage.context("env-0")))
     node.setup()
-    try:
-        stage.hub.send("env-0", Assign(1, 3))
-        (ready,) = collect(stage, node, order(1, incarnation=3))
-        assert (ready.shard, ready.incarnation) == (1, 3)
-    finally:
-        node.close()
-        stage.close()
+    stage.hub.send("env-0", Assign(1, 3))
+    (ready,) = collect(stage, node, order(1, incarnation=3))
+    assert (ready.shard, ready.incarnation) == (1, 3)
 
 
 def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
@@ -164,7 +159,7 @@ def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
     config = make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))
     stage = Stage(tmp_path, config)
     publish(stage)
-    node = EnvNode(stage.context("env-0"))
+    node = until_the_end(EnvNode(stage.context("env-0")))
     node.setup()
     collect(stage, node, order(0), order(1))
     stage.hub.send("env-0", Save(1, str(folder)))
@@ -177,22 +172,16 @@ def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
     other_home.mkdir()
     other = Stage(other_home, config, checkpoint=folder)
     publish(other)
-    resumed = EnvNode(other.context("env-0"))
+    resumed = until_the_end(EnvNode(other.context("env-0")))
     resumed.setup()
-    try:
-        for shard in (0, 1):
-            other.hub.send("env-0", Assign(shard, 1))
-        collect(other, resumed, order(0, 2), order(1, 2))
-        for shard in (0, 1):
-            ours = stage.memory.rollouts(shard).slot(0)
-            theirs = other.memory.rollouts(shard).slot(0)
-            for field in ("obs", "action", "reward", "terminated", "truncated"):
-                assert np.array_equal(ours[field], theirs[field]), (shard, field)
-    finally:
-        for each in (resumed, node):
-            each.close()
-        for place in (other, stage):
-            place.close()
+    for shard in (0, 1):
+        other.hub.send("env-0", Assign(shard, 1))
+    collect(other, resumed, order(0, 2), order(1, 2))
+    for shard in (0, 1):
+        ours = stage.memory.rollouts(shard).slot(0)
+        theirs = other.memory.rollouts(shard).slot(0)
+        for field in ("obs", "action", "reward", "terminated", "truncated"):
+            assert np.array_equal(ours[field], theirs[field]), (shard, field)
 
 
 def test_missing_shard_file_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -201,13 +190,9 @@ def test_missing_shard_file_is_named(stage: Stage, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     other = Stage(home, checkpoint=folder)
-    node = EnvNode(other.context("env-0"))
-    try:
-        with pytest.raises(CheckpointError, match="can't read the state of shard 0"):
-            node.setup()
-    finally:
-        node.close()
-        other.close()
+    node = until_the_end(EnvNode(other.context("env-0")))
+    with pytest.raises(CheckpointError, match="can't read the state of shard 0"):
+        node.setup()
 
 
 def test_shards_use_streams_of_their_own(stage: Stage, node: EnvNode) -> None:
@@ -225,7 +210,7 @@ def test_each_shard_is_acted_in_by_the_policy_of_its_learner_which_a_failure_nam
     for version, key in enumerate(("", "b")):
         memory = stage.memory.of(stage.plan.of(key))
         memory.weights().publish(version, memory.parameters.empty())
-    node = EnvNode(stage.context("env-0"))
+    node = until_the_end(EnvNode(stage.context("env-0")))
     node.setup()
     for shard in (0, 1):
         stage.hub.send("env-0", Assign(shard, 1))
@@ -240,4 +225,3 @@ def test_each_shard_is_acted_in_by_the_policy_of_its_learner_which_a_failure_nam
         collect(stage, node, order(1, 2))
     assert failed.value.context == {"shard": "0", "learner": "b"}
     node.close()
-    stage.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -20,6 +21,7 @@ from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.spec import EnvironmentSpec
+from tests.closing import until_the_end
 from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, ref, stacked
 
@@ -53,7 +55,7 @@ class Acting:
         self.policy = CountingPolicy(declares)
         self.policy.load([np.zeros(1)])
         words = self.stage.memory.stats("env-0").words
-        self.shard = Shard(self.stage.plan, self.stage.memory, 0, 1, words)
+        self.shard = until_the_end(Shard(self.stage.plan, self.stage.memory, 0, 1, words))
         for repetition in self.shard.repetitions:
             repetition.take()
         self.lost = self.shard.begin()
@@ -67,25 +69,18 @@ class Acting:
         slot = self.stage.memory.rollouts(0).slot(0)
         return {name: column.copy() for name, column in slot.items()}
 
-    def close(self) -> None:
-        self.shard.close()
-        self.stage.close()
-
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Acting] = []
+def make(tmp_path: Path) -> Make:
+    numbers = count()
 
     def make_one(
         environment: EnvironmentSpec = CARTPOLE, *, remembers: bool = False, **changes: object
     ) -> Acting:
-        folder = tmp_path / f"run-{len(made)}"
-        made.append(Acting(folder, environment, remembers, **changes))  # type: ignore[arg-type]
-        return made[-1]
+        folder = tmp_path / f"run-{next(numbers)}"
+        return Acting(folder, environment, remembers, **changes)  # type: ignore[arg-type]
 
-    yield make_one
-    for each in made:
-        each.close()
+    return make_one
 
 
 def test_shard_that_can_not_be_built_closes_its_environments_and_tells_why(
@@ -259,4 +254,3 @@ def test_episodes_that_begin_with_other_values_are_seen_to_come_forward(
         shard.change(stage.plan)
         shard.close()
     assert seen == [0, 1]
-    stage.close()

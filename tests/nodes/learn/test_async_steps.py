@@ -116,7 +116,6 @@ def test_bound_holds_and_every_batch_is_one_step(tmp_path: Path, count, limit, s
     words = made.memory.stats("optimizer-0").words
     assert words[StatsColumn.STALENESS_SUM] == sum(found)
     assert words[StatsColumn.STALENESS_MAX] == max(found)
-    made.close()
 
 
 def test_without_staleness_it_is_one_optimizer_with_the_same_batches(tmp_path: Path) -> None:
@@ -138,7 +137,6 @@ def test_without_staleness_it_is_one_optimizer_with_the_same_batches(tmp_path: P
     for batch in order:
         alone.update(batch)
     assert digest(alone.shared_state()) == digest(made.learners[0].shared_state())
-    made.close()
 
 
 def test_nobody_is_left_out_where_few_may_begin(tmp_path: Path) -> None:
@@ -149,7 +147,6 @@ def test_nobody_is_left_out_where_few_may_begin(tmp_path: Path) -> None:
         assert sum(made.advance(rank) for rank in range(4)) > 0
     left = [len(given.waiting) for given in made.given]
     assert max(left) - min(left) <= 2
-    made.close()
 
 
 def test_stale_gradients_count_less(tmp_path: Path) -> None:
@@ -172,7 +169,6 @@ def test_stale_gradients_count_less(tmp_path: Path) -> None:
         pass
     assert applied == [(1.0, 0), (1.0, 1), (0.5, 2)]
     assert staleness(made) == [0.0, 1.0, 2.0]
-    made.close()
 
 
 def test_gradient_waits_unchanged_while_others_are_applied(tmp_path: Path) -> None:
@@ -190,7 +186,6 @@ def test_gradient_waits_unchanged_while_others_are_applied(tmp_path: Path) -> No
     made.drain()
     assert staleness(made) == [0.0, 1.0]
     assert digest(alone.shared_state()) == digest(made.learners[0].shared_state())
-    made.close()
 
 
 def test_owner_waits_before_it_is_too_late_for_all_of_the_slow_ones(tmp_path: Path) -> None:
@@ -210,7 +205,6 @@ def test_owner_waits_before_it_is_too_late_for_all_of_the_slow_ones(tmp_path: Pa
     made.drain()
     assert staleness(made)[2:4] == [2.0, 3.0]
     assert len(made.reports[0]) == 8 and not made.steppers[0].pending
-    made.close()
 
 
 @pytest.mark.parametrize("name", ["td3", "dsact"])
@@ -240,7 +234,6 @@ def test_worker_never_sees_networks_of_two_versions(tmp_path: Path, name) -> Non
             made.advance(rank)
             note()
     assert len(set(seen)) > 5
-    made.close()
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -253,7 +246,6 @@ def test_delayed_policy_gets_its_share_in_lock_step(tmp_path: Path, count) -> No
     steps = made.learners[0].state_dict()["optimizer_steps"]
     assert steps["critics"] == 12 * count
     assert steps["policy"] == 6 * count
-    made.close()
 
 
 def test_gradient_that_is_not_finite_is_skipped_and_its_rows_keep_their_priorities(
@@ -267,7 +259,6 @@ def test_gradient_that_is_not_finite_is_skipped_and_its_rows_keep_their_prioriti
     assert [(r.updates, r.skipped) for r in made.reports[0]] == [(0, 1), (1, 0)]
     assert made.given[1].priorities[0] is None
     assert made.given[1].priorities[1].shape == (12,)
-    made.close()
 
 
 def test_worker_waits_for_the_first_networks(tmp_path: Path) -> None:
@@ -283,7 +274,6 @@ def test_worker_waits_for_the_first_networks(tmp_path: Path) -> None:
     worker._board = Nothing()  # type: ignore[assignment]
     assert worker.advance() is None
     assert len(given.waiting) == 1 and not worker.pending
-    made.close()
 
 
 def test_worker_hands_one_gradient_in_at_a_time(tmp_path: Path) -> None:
@@ -295,7 +285,6 @@ def test_worker_hands_one_gradient_in_at_a_time(tmp_path: Path) -> None:
     assert made.advance(0) and len(made.reports[0]) == 1
     assert made.advance(1) and not made.steppers[1].pending
     assert made.advance(1) and not made.given[1].waiting
-    made.close()
 
 
 def test_state_says_what_is_due_next(tmp_path: Path) -> None:
@@ -311,7 +300,6 @@ def test_state_says_what_is_due_next(tmp_path: Path) -> None:
         resumed.given[rank].waiting.extend(batches("td3", 1, seed=5 + rank))
     resumed.drain()
     assert resumed.learners[0].updates == 8
-    made.close()
     resumed.close()
 
 
@@ -323,4 +311,3 @@ def test_asking_to_begin_shows_as_something_done(tmp_path: Path, count: int) -> 
     made.drain()
     assert len(made.reports[0]) == 3
     assert not any(stepper.pending for stepper in made.steppers)
-    made.close()

@@ -44,14 +44,12 @@ def test_replicas_are_equal_at_every_one_of_52_versions(tmp_path: Path, name, co
     assert made.learners[0].updates == 52
     noise = {learner.state_dict()["random_state"] for learner in made.learners}
     assert len(noise) == count, "each has its own"
-    made.close()
 
 
 def test_replicas_in_torch_are_equal(tmp_path: Path) -> None:
     made = make(tmp_path, "sac", 2, backend="torch", digests=True)
     train(made, 6)
     assert hashes(made)[0] == hashes(made)[1]
-    made.close()
 
 
 @pytest.mark.parametrize("name", ["td3", "dqn"])
@@ -77,8 +75,6 @@ def test_average_of_shares_is_the_step_of_the_whole_batch(tmp_path: Path, name, 
         np.testing.assert_allclose(ours, theirs, atol=0.01 * moved)
     priorities = [np.concatenate(p) for p in zip(*(g.priorities for g in made.given), strict=True)]
     np.testing.assert_allclose(priorities, alone.given[0].priorities, rtol=1e-3, atol=1e-4)
-    alone.close()
-    made.close()
 
 
 def test_mean_is_summed_in_the_order_of_ranks_whoever_comes_first(tmp_path: Path) -> None:
@@ -92,7 +88,6 @@ def test_mean_is_summed_in_the_order_of_ranks_whoever_comes_first(tmp_path: Path
         averaged = exchange.collect()
         assert averaged is not None and averaged.gradient is not None
         np.testing.assert_array_equal(averaged.gradient, np.array([1.0, 2.0], np.float32))
-    made.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -111,8 +106,6 @@ def test_any_order_of_events_gives_the_same_bits(tmp_path: Path, seed) -> None:
         made.advance(rng.choices(range(3), speed)[0])
     assert hashes(made) == hashes(even)
     assert [len(r) for r in made.reports] == [10, 10, 10]
-    even.close()
-    made.close()
 
 
 def test_step_waits_for_the_last_share(tmp_path: Path) -> None:
@@ -128,7 +121,6 @@ def test_step_waits_for_the_last_share(tmp_path: Path) -> None:
     made.drain()
     assert [len(reports) for reports in made.reports] == [1, 1]
     assert not any(stepper.pending for stepper in made.steppers)
-    made.close()
 
 
 # --- decisions are common ------------------------------------------------------------------------
@@ -147,7 +139,6 @@ def test_share_that_could_not_be_drawn_skips_the_step_everywhere(tmp_path: Path)
     assert hashes(made) == before
     train(made, 2, seed=2)
     assert hashes(made)[0] == hashes(made)[1] != before[0]
-    made.close()
 
 
 @pytest.mark.parametrize("name", ["td3", "dqn", "dsact"])
@@ -171,7 +162,6 @@ def test_share_that_is_not_finite_skips_the_step_everywhere(tmp_path: Path, name
     assert hashes(made)[0] == hashes(made)[1]
     train(made, 2, seed=2)
     assert made.learners[0].updates == before + 2
-    made.close()
 
 
 # --- proven equal --------------------------------------------------------------------------------
@@ -200,7 +190,6 @@ def test_one_bit_that_differs_ends_the_run(tmp_path: Path, kind) -> None:
     assert "before step 5" in text and "after 4 committed" in text
     assert f"optimizer-0 has the hash {expected[0]}" in text
     assert f"optimizer-2 {expected[2]}" in text
-    made.close()
 
 
 def test_replicas_are_compared_at_the_first_step_and_then_now_and_then(tmp_path: Path) -> None:
@@ -216,7 +205,6 @@ def test_replicas_are_compared_at_the_first_step_and_then_now_and_then(tmp_path:
     train(made, 3, seed=1)
     with pytest.raises(ReplicasDiffer, match="before step 5 of this part"):
         train(made, 1, seed=2)
-    made.close()
 
 
 def test_replicas_that_begin_unequal_are_refused_at_once(tmp_path: Path) -> None:
@@ -225,7 +213,6 @@ def test_replicas_that_begin_unequal_are_refused_at_once(tmp_path: Path) -> None
     perturb(made.learners[1], "parameters")
     with pytest.raises(ReplicasDiffer, match="before step 1 of this part"):
         train(made, 1)
-    made.close()
 
 
 def test_vectors_of_different_lengths_are_refused(tmp_path: Path) -> None:
@@ -235,7 +222,6 @@ def test_vectors_of_different_lengths_are_refused(tmp_path: Path) -> None:
     exchanges[1].offer(1, np.ones(4, np.float32), b"")
     with pytest.raises(ReplicasDiffer, match=r"one length at step 1; got \[3, 4\]"):
         exchanges[0].collect()
-    made.close()
 
 
 # --- resume --------------------------------------------------------------------------------------
@@ -261,5 +247,3 @@ def test_resumed_replicas_equal_ones_that_never_stopped(tmp_path: Path, name) ->
     second.drain()
     for ours, theirs in zip(second.learners, whole.learners, strict=True):
         assert digest(ours.state_dict()) == digest(theirs.state_dict())
-    for made in (whole, first, second):
-        made.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from fast_core.nodes.learn.collective import CollectiveExchange, chosen_collecti
 from fast_core.run.memory import RunMemory
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
+from tests.closing import until_the_end
 from tests.nodes.replicas import plan_for
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch without gloo")
@@ -66,11 +66,12 @@ class Single:
 
     def __init__(self, folder: Path) -> None:
         plan = plan_for(folder, "td3", 2, collective="gloo")
-        self.memory = RunMemory.create(plan)
+        self.memory = until_the_end(RunMemory.create(plan))
         self.exchange: Any = CollectiveExchange.__new__(CollectiveExchange)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RunPlan, "optimizers", property(lambda self: 1))
             self.exchange.__init__(plan, self.memory, 0, "gloo")
+        until_the_end(self.exchange)
         self.bell = self.memory.doorbell("optimizer-0")
         self.folder = Path(plan.run_directory)
 
@@ -83,18 +84,12 @@ class Single:
                 return found
             assert self.bell.wait(seen, 20.0), "torch's thread did not ring"
 
-    def close(self) -> None:
-        self.exchange.close()
-        self.memory.close()
-
 
 @pytest.fixture
-def single(tmp_path: Path, monkeypatch) -> Iterator[Single]:
+def single(tmp_path: Path, monkeypatch) -> Single:
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
-    made = Single(tmp_path)
-    yield made
-    made.close()
+    return Single(tmp_path)
 
 
 def test_vector_comes_back_with_what_was_said_of_it(single: Single) -> None:

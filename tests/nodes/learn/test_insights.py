@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +15,8 @@ from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import DashboardConfig, DiagnosticsConfig, RunConfig
 from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.source import Insight
-from fast_core.events import Assign
 from fast_core.memory import Structure, Trace, WeightBoard
-from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.learn import insights
-from fast_core.nodes.learn.optimizer import OptimizerNode
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.run.parameters import ParameterPack
@@ -87,21 +83,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def make_pair(folder: Path, *, watched: bool = True) -> Pair:
     shown = SHOWN if watched else DashboardConfig()
     config = make_config(diagnostics=DiagnosticsConfig(digests=True), dashboard=shown)
-    stage = staged(folder, config, watched=watched)
-    optimizer = OptimizerNode(stage.context("optimizer-0"))
-    optimizer.setup()
-    env = EnvNode(stage.context("env-0"))
-    env.setup()
-    for shard in (0, 1):
-        stage.hub.send("env-0", Assign(shard, 1))
-    return Pair(stage, optimizer, env)
+    return Pair.on(staged(folder, config, watched=watched))
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = make_pair(tmp_path)
-    yield made
-    made.close()
+def pair(tmp_path: Path) -> Pair:
+    return make_pair(tmp_path)
 
 
 def frame_of(obs: Any, action: Any, state: Any = ()) -> Frame:
@@ -197,7 +184,6 @@ def test_training_is_the_same_whether_somebody_looks_or_not(
         if viewer is not None:
             assert viewer.published() == 2
         digests.append(seen)
-        pair.close()
     assert digests[0] == digests[1] == digests[2]
 
 
@@ -283,7 +269,6 @@ def test_critics_of_replay_learners_are_shown_between_steps(
     assert said.q == [pytest.approx(learner._critics.forward(column).min(), rel=1e-5)]
     assert said.taken == [1.0]
     assert said.std[0] > 0.1
-    learning.close()
 
 
 @pytest.mark.parametrize("mode", ["process", "inline"])
@@ -306,4 +291,3 @@ def test_thinker_that_raises_is_said_once(tmp_path: Path, caplog: Any, mode: Any
     with caplog.at_level(logging.ERROR, "fastloop"):
         assert [insight.of(frame) for _ in range(3)] == [None] * 3
     assert caplog.text.count("ValueError: no thought") == 1
-    stage.close()

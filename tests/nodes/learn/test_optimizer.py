@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.optimizer import OptimizerNode
 from fast_core.nodes.node import NodeState
 from fast_core.run.learner_file import LEARNER_FILE, load, save
+from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 
@@ -46,10 +46,16 @@ class Pair:
         self.collect(ticket + 1)
         return self.train(ticket)
 
-    def close(self) -> None:
-        self.optimizer.close()
-        self.env.close()
-        self.stage.close()
+    @classmethod
+    def on(cls, stage: Stage) -> Pair:
+        """Both, ready, with all shards at the env node."""
+        optimizer = until_the_end(OptimizerNode(stage.context("optimizer-0")))
+        optimizer.setup()
+        env = until_the_end(EnvNode(stage.context("env-0")))
+        env.setup()
+        for shard in (0, 1):
+            stage.hub.send("env-0", Assign(shard, 1))
+        return cls(stage, optimizer, env)
 
 
 def waits_for_disk(monkeypatch: pytest.MonkeyPatch, stage: Stage, node: str) -> list[NodeState]:
@@ -73,26 +79,16 @@ def test_slow_disk_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
     drain(pair.optimizer)
     drain(pair.env)
     assert set(states) == {NodeState.WRITING}
-    pair.close()
 
 
 def make_pair(folder: Path, checkpoint: Path | None = None) -> Pair:
     config = make_config(diagnostics=DiagnosticsConfig(digests=True))
-    stage = Stage(folder, config, checkpoint=checkpoint)
-    optimizer = OptimizerNode(stage.context("optimizer-0"))
-    optimizer.setup()
-    env = EnvNode(stage.context("env-0"))
-    env.setup()
-    for shard in (0, 1):
-        stage.hub.send("env-0", Assign(shard, 1))
-    return Pair(stage, optimizer, env)
+    return Pair.on(Stage(folder, config, checkpoint=checkpoint))
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = make_pair(tmp_path)
-    yield made
-    made.close()
+def pair(tmp_path: Path) -> Pair:
+    return make_pair(tmp_path)
 
 
 def weights(pair: Pair) -> tuple[int, np.ndarray]:
@@ -190,14 +186,11 @@ def test_restored_learner_equals_the_saved_one(pair: Pair, tmp_path: Path) -> No
     home = tmp_path / "home"
     home.mkdir()
     other = make_pair(home, folder)
-    try:
-        state = other.optimizer.algorithm.state_dict()
-        assert digest(state) == digest(pair.optimizer.algorithm.state_dict())
-        assert weights(other)[0] == 2
-        assert np.array_equal(weights(other)[1], weights(pair)[1])
-        assert other.round(1).digest == pair.round(1).digest
-    finally:
-        other.close()
+    state = other.optimizer.algorithm.state_dict()
+    assert digest(state) == digest(pair.optimizer.algorithm.state_dict())
+    assert weights(other)[0] == 2
+    assert np.array_equal(weights(other)[1], weights(pair)[1])
+    assert other.round(1).digest == pair.round(1).digest
 
 
 def test_learner_file_keeps_every_type_and_bit(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode, learner_file
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.run.learner_file import load
+from tests.closing import until_the_end
 from tests.nodes.learn.test_stepping import Late
 from tests.nodes.replay_stage import TICKET, replay_config
 from tests.nodes.stage import Stage, drain
@@ -38,7 +38,7 @@ class Learning:
         cls, folder: Path, config: RunConfig | None = None, checkpoint: Path | None = None
     ) -> Learning:
         stage = Stage(folder, config or replay_config(), checkpoint=checkpoint)
-        node = ReplayOptimizerNode(stage.context("optimizer-0"))
+        node = until_the_end(ReplayOptimizerNode(stage.context("optimizer-0")))
         node.setup()
         return cls(stage, node, FilledSlots(stage.plan, stage.memory, 0))
 
@@ -70,16 +70,10 @@ class Learning:
         flat = self.stage.memory.parameters.empty()
         return self.stage.memory.weights().read_into(flat), flat
 
-    def close(self) -> None:
-        self.node.close()
-        self.stage.close()
-
 
 @pytest.fixture
-def learning(tmp_path: Path) -> Iterator[Learning]:
-    made = Learning.make(tmp_path, replay_config(diagnostics=DiagnosticsConfig(digests=True)))
-    yield made
-    made.close()
+def learning(tmp_path: Path) -> Learning:
+    return Learning.make(tmp_path, replay_config(diagnostics=DiagnosticsConfig(digests=True)))
 
 
 def script(learning: Learning, monkeypatch: pytest.MonkeyPatch, *reports: UpdateReport) -> None:
@@ -186,7 +180,6 @@ def test_no_step_is_begun_that_the_first_ticket_does_not_grant(
             each.fill()
         drain(each.node)
         events.append(each.stage.events())
-        each.close()
     ours, theirs = ([e for e in found if isinstance(e, Trained)] for found in events)
     assert [event.version for event in ours] == [2, 4]
     assert [event.digest for event in ours] == [event.digest for event in theirs]
@@ -324,8 +317,6 @@ def test_digest_covers_learner_and_batches(learning: Learning, tmp_path: Path) -
         each.stage.events()
         again.append(each.round(2, 1).digest)
     assert again[0] != again[1], "rows of another environment"
-    for each in (equal, other):
-        each.close()
 
 
 # --- checkpoints ---------------------------------------------------------------------------------
@@ -347,7 +338,6 @@ def test_restored_learner_goes_on_as_the_saved_one(learning: Learning, tmp_path:
     restored.rng = np.random.default_rng(5)
     learning.rng = np.random.default_rng(5)
     assert restored.round(1, 2).digest == learning.round(1, 2).digest
-    restored.close()
 
 
 def test_save_waits_for_open_tickets(learning: Learning, tmp_path: Path) -> None:
@@ -400,7 +390,6 @@ def test_optimizers_that_average_stay_equal_but_for_their_noise(tmp_path: Path) 
         np.testing.assert_array_equal(value, states[1]["parameters"][name])  # type: ignore[index]
     for node in nodes:
         node.close()
-    stage.close()
 
 
 def test_every_optimizer_saves_and_restores_its_own_file(tmp_path: Path) -> None:
@@ -442,7 +431,6 @@ def test_optimizers_that_did_not_average_begin_to_as_the_first_one(tmp_path: Pat
     assert [noise(node) for node in restored] == [noise(node) for node in nodes]
     for node in (*nodes, *restored):
         node.close()
-    stage.close()
     again.close()
 
 
@@ -467,4 +455,3 @@ def test_other_optimizer_saves_when_its_share_of_the_last_step_is_applied(tmp_pa
     assert load(directory / "learner-1.msgpack")["version"] == 1
     for node in nodes:
         node.close()
-    stage.close()

@@ -23,9 +23,7 @@ from tests.nodes.replicas import Given, Replicas, batches, plan_for, rows
 
 @pytest.fixture
 def alone(tmp_path: Path):
-    made = Replicas(plan_for(tmp_path, "td3", 1))
-    yield made
-    made.close()
+    return Replicas(plan_for(tmp_path, "td3", 1))
 
 
 def test_one_optimizer_takes_a_step_for_each_batch(alone: Replicas) -> None:
@@ -79,7 +77,6 @@ def test_plan_says_how_steps_are_taken(tmp_path: Path, count, update, kinds) -> 
     made = Replicas(plan_for(tmp_path, "dqn", count, update))
     assert [type(stepper) for stepper in made.steppers] == kinds
     assert not any(stepper.pending for stepper in made.steppers)
-    made.close()
 
 
 def test_batch_that_is_not_finite_is_skipped_alone(alone: Replicas) -> None:

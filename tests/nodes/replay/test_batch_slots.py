@@ -41,7 +41,6 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     yield Ends(
         stage, FilledSlots(stage.plan, stage.memory, 0), BatchSlots(stage.plan, stage.memory, 0)
     )
-    stage.close()
 
 
 def test_batch_is_there_when_it_is_published_and_not_before(ends: Ends) -> None:
@@ -156,7 +155,6 @@ def test_algorithm_that_never_says_how_wrong_it_was_is_refused_where_draws_go_by
                 answer(ends, errors)
         else:
             answer(ends, errors)
-        stage.close()
 
 
 def test_each_side_rings_the_other(ends: Ends) -> None:

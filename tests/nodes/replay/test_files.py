@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -29,10 +28,8 @@ from tests.nodes.stage import drain
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ReplayStage]:
-    made = ReplayStage.make(tmp_path / "run", replay_config(replay={"capacity": 64}))
-    yield made
-    made.close()
+def stage(tmp_path: Path) -> ReplayStage:
+    return ReplayStage.make(tmp_path / "run", replay_config(replay={"capacity": 64}))
 
 
 @pytest.fixture
@@ -116,7 +113,6 @@ def test_rows_cut_short_are_refused(stage: ReplayStage, tmp_path: Path) -> None:
     other = ReplayStage.make(tmp_path / "other", replay_config(replay={"capacity": 64}))
     with pytest.raises(SegmentError):
         restore_rows(tmp_path / "run", other.logs)
-    other.close()
 
 
 def test_files_are_closed_twice_without_harm(stage: ReplayStage, tmp_path: Path) -> None:
@@ -170,4 +166,3 @@ def test_processes_draw_while_the_rows_are_written(
     assert Saved("replay-0", 1, (STATE_FILE, "replay-0.bin", "replay-1.bin")) in (
         stage.stage.events()
     )
-    stage.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -35,18 +36,14 @@ Make = Callable[..., ReplayStage]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[ReplayStage] = []
+def make(tmp_path: Path) -> Make:
+    numbers = count()
 
     def build(restored_from: Path | None = None, **changes: object) -> ReplayStage:
         config = replay_config(**changes)
-        stage = ReplayStage.make(tmp_path / str(len(made)), config, restored_from)
-        made.append(stage)
-        return stage
+        return ReplayStage.make(tmp_path / str(next(numbers)), config, restored_from)
 
-    yield build
-    for stage in made:
-        stage.close()
+    return build
 
 
 def save_to(stage: ReplayStage, directory: Path, checkpoint: int = 1) -> None:

@@ -92,7 +92,6 @@ def never_killed(folder: Path, config: RunConfig, tickets: int) -> list[bytes]:
         node.handle(train(ticket))
         while node.work() or run.answer():
             pass
-    run.stage.close()
     return sorted(run.given) if len(run.ends) > 1 else run.given
 
 
@@ -159,7 +158,6 @@ def killed(folder: Path, config: RunConfig, points: list[int]) -> list[bytes]:
         for dies_after in (lines, None):
             pid = lives(partial(serve, run, orders, dies_after))
             answer_while(run, pid, ticket * GRANTED * len(run.ends))
-    run.stage.close()
     return sorted(run.given) if len(run.ends) > 1 else run.given
 
 

@@ -41,15 +41,14 @@ class EveryStep(Pace):
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(camera_module, "Pace", EveryStep)
     monkeypatch.setattr(camera_module, "_LOOK_NS", 0)
     monkeypatch.setattr(camera_module, "_OFTEN_NS", 0)
     dashboard = DashboardConfig(enabled=True, tiles=TILES, cpu_share=1.0)
     made = Stage(tmp_path, make_config(dashboard=dashboard))
     made.memory.weights().publish(0, made.memory.parameters.empty())
-    yield made
-    made.close()
+    return made
 
 
 @pytest.fixture
@@ -261,7 +260,6 @@ def test_pose_of_what_has_changing_attributes_is_not_given(tmp_path: Path) -> No
     frame = newest(stage, 0)[1]
     assert frame.picture is not None and frame.pose is None
     node.close()
-    stage.close()
 
 
 def test_successor_numbers_its_frames_on(stage: Stage, start: Callable[[], EnvNode]) -> None:
@@ -318,7 +316,6 @@ def test_what_draws_for_itself_is_drawn_where_it_is_stepped(
     assert threads == {threading.get_ident()}
     assert newest(stage, 0)[1].picture is not None
     node.close()
-    stage.close()
 
 
 def test_text_that_is_rendered_is_shown_as_text(
