@@ -20,6 +20,7 @@ from fast_core.events import (
     RolloutOrder,
     RolloutRef,
     Save,
+    Snapshot,
     StopRequested,
     Train,
     Trained,
@@ -223,20 +224,35 @@ def test_what_nodes_owe_is_told_of_every_learner() -> None:
     )
 
 
+def round_of(
+    scheduler: Scheduler, settings: SchedulerSettings, shard: int, number: int
+) -> list[Send]:
+    """What follows when the learner of ``shard`` trains on its ``number``-th ticket, of one."""
+    order, node = RolloutOrder(shard, 1, 0, number, number - 1, 0), scheduler.executors()[shard]
+    scheduler.handle(rollout_ready(node, order, 4 * (number - 1)), 1.0)
+    name = settings.flows[shard].optimizer
+    return scheduler.handle(Trained(name, number - 1, 4 * number, 4, 0, 0.0, 0, {}), 1.0)
+
+
 def test_checkpoint_waits_until_every_learner_rests() -> None:
     settings = of_two(of_one("", 1), of_one("b", 1), checkpoint_at_end=True)
     scheduler = Scheduler(settings)
     begun(scheduler, settings)
-    nodes = scheduler.executors()
-
-    def round_of(shard: int, number: int) -> list[Send]:
-        order = RolloutOrder(shard, 1, 0, number, number - 1, 0)
-        scheduler.handle(rollout_ready(nodes[shard], order, 4 * (number - 1)), 1.0)
-        name = settings.flows[shard].optimizer
-        return scheduler.handle(Trained(name, number - 1, 4 * number, 4, 0, 0.0, 0, {}), 1.0)
-
-    round_of(0, 1)
+    round_of(scheduler, settings, 0, 1)
     scheduler.handle(StopRequested("Ctrl-C", save=True), 2.0)
-    assert not any(isinstance(command, Save) for _, command in round_of(0, 2))
-    saves = [node for node, command in round_of(1, 1) if isinstance(command, Save)]
-    assert saves == ["optimizer", "optimizerb", *NODES]
+    sends = round_of(scheduler, settings, 0, 2)
+    assert not any(isinstance(command, Save) for _, command in sends)
+    sends = round_of(scheduler, settings, 1, 1)
+    saves = {node: command for node, command in sends if isinstance(command, Save)}
+    assert [*saves] == ["optimizer", "optimizerb", *NODES]
+    assert saves["optimizer"].directory.endswith("/000000000030.tmp"), "named by what all trained"
+
+
+def test_only_the_steps_of_the_first_learner_ask_for_an_evaluation() -> None:
+    evaluated = {"evaluator": "evaluator", "eval_every_env_steps": 20}
+    settings = of_two(of_one("", 1), of_one("b", 1), **evaluated)
+    scheduler = Scheduler(settings)
+    begun(scheduler, settings)
+    rounds = [round_of(scheduler, settings, *each) for each in ((1, 1), (1, 2), (0, 1), (0, 2))]
+    asks = [any(isinstance(command, Snapshot) for _, command in sends) for sends in rounds]
+    assert asks == [False, False, False, True]

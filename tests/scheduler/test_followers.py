@@ -62,6 +62,15 @@ def test_follower_that_comes_back_gets_what_it_has_not_answered() -> None:
     assert settled(world) == 1
 
 
+def test_follower_that_is_away_is_told_of_tickets_when_it_is_back() -> None:
+    world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
+    world.kill("census")
+    collect_all(world)
+    assert [node for node, _ in told(world.log, Train)] == ["optimizer", "optimizer"]
+    sends = world.deliver(Ready("census", 0))
+    assert [command.ticket for _, command in told(sends, Train)] == [0, 1]
+
+
 def test_follower_that_comes_back_gets_nothing_twice_that_it_has_answered() -> None:
     world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
     collect_all(world)
