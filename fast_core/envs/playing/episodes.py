@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
+from typing import Unpack
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
@@ -12,7 +13,7 @@ from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.episode_info import EpisodeInfo, numbers_of
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
-from fast_core.envs.playing.runner import Act, Ending, Recorder, Runner
+from fast_core.envs.playing.runner import Act, Ending, Playing, Recorder, Runner
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import EnvironmentFailed
@@ -35,51 +36,38 @@ class EpisodeRunner(Runner):
         self,
         config: EnvironmentConfig,
         *,
-        episodes: int,
-        envs: int,
-        seed: int,
-        role: Role = Role.EVALUATION,
-        max_episode_steps: int | None = None,
-        on_step: Callable[[], None] | None = None,
-        number: int = 0,
         watch: Callable[[Instance], None] | None = None,
         recorder: Recorder | None = None,
         every_info: bool = False,
         maker: Maker = make_env,
-        draws: Collection[int] = (),
+        **playing: Unpack[Playing],
     ) -> None:
         """Make the environments.
 
-        ``max_episode_steps`` cuts episodes of environments without a time limit of their own,
-        since a policy may never reach an end; ``on_step`` is called after each step of each
-        environment. With ``watch``, one environment plays all the episodes, one after the other,
-        each in the row of the policy's batch that it has without, so its result is the same;
-        ``watch`` is called with it after each reset and step. ``recorder`` is told of every step.
-        With ``every_info``, every number of the info counts where the configuration names none.
-        ``maker`` makes the environments, those in ``draws`` so that they draw themselves.
+        With ``watch``, one environment plays all the episodes, one after the other, each in the
+        row of the policy's batch that it has without, so its result is the same; ``watch`` is
+        called with it after each reset and step. ``recorder`` is told of every step. With
+        ``every_info``, every number of the info counts where the configuration names none.
+        ``maker`` makes the environments.
 
         Raises:
             ConfigError: As `make_batch`.
             EnvironmentFailed: A constructor raised.
         """
+        seed, role = playing["seed"], playing.get("role", Role.EVALUATION)
+        envs = playing["envs"]
         self._instances = make_instances(
             config,
             seed=seed,
             role=role,
             shard=0,
-            indices=range(min(envs, episodes) if watch is None else 1),
+            indices=range(min(envs, playing["episodes"]) if watch is None else 1),
             incarnation=1,
-            number=number,
+            number=playing.get("number", 0),
             maker=maker,
-            draws=draws,
+            draws=playing.get("draws", ()),
         )
-        super().__init__(
-            self._instances[0].spec,
-            episodes=episodes,
-            envs=envs,
-            max_episode_steps=max_episode_steps,
-        )
-        self._on_step = on_step
+        super().__init__(self._instances[0].spec, playing)
         self._watch = watch
         self._recorder = recorder
         self._fail_nonfinite = config.nonfinite == "fail"

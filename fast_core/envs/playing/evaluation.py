@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from typing import Unpack
 
 from msgspec.structs import replace
 
@@ -11,26 +12,18 @@ from fast_core.envs.backends import backend_class
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Maker, make_env
 from fast_core.envs.playing.episodes import EpisodeRunner
-from fast_core.envs.playing.runner import Recorder, Runner
+from fast_core.envs.playing.runner import Playing, Recorder, Runner
 from fast_core.errors import ConfigError
-from fast_core.seeding import Role
 
 
 def make_runner(
     config: EnvironmentConfig,
     *,
-    episodes: int,
-    envs: int,
-    seed: int,
-    role: Role = Role.EVALUATION,
-    max_episode_steps: int | None = None,
-    on_step: Callable[[], None] | None = None,
-    number: int = 0,
     watch: Callable[[Instance], None] | None = None,
     recorder: Recorder | None = None,
     every_info: bool = False,
     maker: Maker = make_env,
-    draws: Collection[int] = (),
+    **playing: Unpack[Playing],
 ) -> Runner:
     """What plays exactly ``episodes`` episodes in `evaluated` environments; see `EpisodeRunner`.
 
@@ -42,18 +35,11 @@ def make_runner(
     if config.one_by_one:
         return EpisodeRunner(
             config,
-            episodes=episodes,
-            envs=envs,
-            seed=seed,
-            role=role,
-            max_episode_steps=max_episode_steps,
-            on_step=on_step,
-            number=number,
             watch=watch,
             recorder=recorder,
             every_info=every_info,
             maker=maker,
-            draws=draws,
+            **playing,
         )
     if recorder is not None:
         raise ConfigError(
@@ -63,17 +49,7 @@ def make_runner(
     # here, because it imports what only this backend needs
     from fast_core.envs.playing.vector_episodes import VectorEpisodes
 
-    return VectorEpisodes(
-        config,
-        episodes=episodes,
-        envs=envs,
-        seed=seed,
-        role=role,
-        max_episode_steps=max_episode_steps,
-        on_step=on_step,
-        number=number,
-        draws=draws,
-    )
+    return VectorEpisodes(config, **playing)
 
 
 def evaluated(config: EnvironmentConfig) -> EnvironmentConfig:

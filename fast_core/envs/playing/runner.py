@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Literal, Protocol
+from collections.abc import Callable, Collection
+from typing import Literal, Protocol, Required, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from fast_core.algorithm import Array
 from fast_core.config import Values
 from fast_core.envs.drawing.drawable import Drawable, Present
 from fast_core.envs.frames import FrameStack
+from fast_core.seeding import Role
 from fast_core.spec import EnvironmentSpec
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
@@ -46,6 +47,31 @@ class Recorder(Protocol):
         ...
 
 
+class Playing(TypedDict, total=False):
+    """Which episodes are played, whatever plays them.
+
+    Attributes:
+        episodes: How many.
+        envs: Rows of the policy's batch.
+        seed: Seed of the run.
+        role: Which stream seeds the episodes; by default that of evaluations.
+        max_episode_steps: Where episodes of environments without a time limit of their own are
+            cut, since a policy may never reach an end.
+        on_step: Called after each step of each environment, or of all where one call steps them.
+        number: That of the first environment, see `fast_core.envs.place.Place`.
+        draws: Which of the environments are made to draw themselves.
+    """
+
+    episodes: Required[int]
+    envs: Required[int]
+    seed: Required[int]
+    role: Role
+    max_episode_steps: int | None
+    on_step: Callable[[], None] | None
+    number: int
+    draws: Collection[int]
+
+
 class Runner(ABC):
     """Runs episodes 0 to ``episodes - 1`` and keeps their results.
 
@@ -66,13 +92,13 @@ class Runner(ABC):
         env_steps: Steps of all episodes so far.
     """
 
-    def __init__(
-        self, spec: EnvironmentSpec, *, episodes: int, envs: int, max_episode_steps: int | None
-    ) -> None:
-        """``max_episode_steps`` is for environments without a time limit of their own."""
+    def __init__(self, spec: EnvironmentSpec, playing: Playing) -> None:
+        """What is played is ``playing``, in environments like ``spec``."""
         self.spec = spec
-        self._limit = max_episode_steps if spec.max_episode_steps is None else None
-        self._episodes = episodes
+        limit = playing.get("max_episode_steps")
+        self._limit = limit if spec.max_episode_steps is None else None
+        self._episodes, envs = playing["episodes"], playing["envs"]
+        self._on_step = playing.get("on_step")
         self._first: NDArray[np.bool_] = np.zeros(envs, np.bool_)
         self._stack = FrameStack(envs, spec.row, spec.frames) if spec.frames > 1 else None
         self.restart()

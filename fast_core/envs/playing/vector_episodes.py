@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from functools import partial
+from typing import Unpack
 
 import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.drawable import Drawable
-from fast_core.envs.playing.runner import Act, Ending, Runner
+from fast_core.envs.playing.runner import Act, Ending, Playing, Runner
 from fast_core.envs.records import leaf_of
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.seeding import Role
@@ -27,29 +28,25 @@ class VectorEpisodes(Runner):
     random stream those before it used.
     """
 
-    def __init__(
-        self,
-        config: EnvironmentConfig,
-        *,
-        episodes: int,
-        envs: int,
-        seed: int,
-        role: Role = Role.EVALUATION,
-        max_episode_steps: int | None = None,
-        on_step: Callable[[], None] | None = None,
-        number: int = 0,
-        draws: Collection[int] = (),
-    ) -> None:
-        """See `EpisodeRunner`; ``on_step`` is called after each step of all environments."""
-        self._config, self._seed, self._given_limit = config, seed, max_episode_steps
-        self._envs, self._role, self._number = envs, role, number
-        self._lanes = min(envs, episodes)
-        self._on_step, self._draws = on_step, draws
+    def __init__(self, config: EnvironmentConfig, **playing: Unpack[Playing]) -> None:
+        """Make the environments."""
+        self._envs = envs = playing["envs"]
+        self._lanes = min(envs, playing["episodes"])
+        self._make = partial(
+            VectorBatch,
+            config,
+            seed=playing["seed"],
+            shard=0,
+            envs=self._lanes,
+            role=playing.get("role", Role.EVALUATION),
+            keep_actions=False,
+            max_episode_steps=playing.get("max_episode_steps"),
+            number=playing.get("number", 0),
+            draws=playing.get("draws", ()),
+        )
         self._batch = self._make()
         self._fresh = True
-        super().__init__(
-            self._batch.spec, episodes=episodes, envs=envs, max_episode_steps=max_episode_steps
-        )
+        super().__init__(self._batch.spec, playing)
         row = self.spec.row
         self._obs = np.zeros((envs, *row.shape), row.row_dtype)
         if self.spec.action_mask is not None:  # rows without an environment forbid nothing
@@ -57,19 +54,6 @@ class VectorEpisodes(Runner):
         self._final = np.zeros((self._lanes, *row.shape), row.row_dtype)
         self._reward = np.zeros(self._lanes, np.float32)
         self._terminated, self._truncated = np.zeros((2, self._lanes), np.bool_)
-
-    def _make(self) -> VectorBatch:
-        return VectorBatch(
-            self._config,
-            seed=self._seed,
-            shard=0,
-            envs=self._lanes,
-            role=self._role,
-            keep_actions=False,
-            max_episode_steps=self._given_limit,
-            number=self._number,
-            draws=self._draws,
-        )
 
     def step(self, act: Act) -> bool:
         """See `Runner.step`."""

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.video_file import as_frame, import_encoder
-from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.playing.evaluation import evaluated
 from fast_core.envs.playing.rendering import drawing, explained
 from fast_core.envs.trying import Before
-from fast_core.envs.trying.probe import probe
+from fast_core.envs.trying.probe import probe, probed
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.seeding import Role, draw_seed
 from fast_core.spec import EnvironmentSpec, differences
@@ -52,10 +51,7 @@ def _check_drawn(config: EnvironmentConfig, seed: int, number: int, before: Befo
     import_encoder(what)
     before("make")
     try:
-        drawn = drawing(config, "rgb_array", Place(number))
-        instance = Instance(
-            drawn, seed=seed, role=Role.PROBE, shard=0, index=0, incarnation=1, number=number
-        )
+        instance = probed(drawing(config, "rgb_array", Place(number)), seed, number)
         try:
             before("call")
             rows = instance.observations(1).rows

@@ -73,7 +73,7 @@ def probe(
 
             return probe_batch(config, seed, number, before)
         before("make")
-        first = _make(config, seed, number)
+        first = probed(config, seed, number)
         look = ShortLook(first.spec)
         first.step = look.watching(first.step)
         try:
@@ -82,7 +82,7 @@ def probe(
             before("call")
             first.close()
         before("make")
-        second = _make(config, seed, number)
+        second = probed(config, seed, number)
         try:
             digests.add(_play(second, seed, before))
         finally:
@@ -98,7 +98,8 @@ def probe(
     )
 
 
-def _make(config: EnvironmentConfig, seed: int, number: int) -> Instance:
+def probed(config: EnvironmentConfig, seed: int, number: int) -> Instance:
+    """The environment, to be tried."""
     return Instance(
         config, seed=seed, role=Role.PROBE, shard=0, index=0, incarnation=1, number=number
     )
