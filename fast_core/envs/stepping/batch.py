@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Required, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,43 @@ from fast_core.envs.stepping.open_episodes import OpenEpisodes, progress_words
 from fast_core.envs.stepping.repeating import Repetition
 from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds
+from fast_core.seeding import EpisodeSeeds, Role
 from fast_core.spec import Column, EnvironmentSpec
 
 Flags = NDArray[np.bool_]
 
 _NEVER = 1 << 62
+
+
+class Batched(TypedDict, total=False):
+    """Which environments of a run are stepped together, and what is kept of them.
+
+    Attributes:
+        seed: Seed of the run.
+        shard: Shard they belong to.
+        envs: Their number, ``B``.
+        first_env: Where they begin in the shard; 0 by default.
+        role: Which stream seeds their episodes; by default that of training.
+        incarnation: How often the shard was given out, 1 by default; seeds the constructors only.
+        progress: `progress_words` 64-bit words to keep the position in.
+        keep_actions: Keep the actions of open episodes, for an exact restore, which is the default.
+            Without, a restored batch begins the next episodes.
+        number: That of the first environment, see `fast_core.envs.place.Place`.
+        draws: Which of the shard are made to draw themselves.
+        columns: What the info of each step must have, for ``extra``.
+    """
+
+    seed: Required[int]
+    shard: Required[int]
+    envs: Required[int]
+    first_env: int
+    role: Role
+    incarnation: int
+    progress: memoryview | None
+    keep_actions: bool
+    number: int
+    draws: Collection[int]
+    columns: Sequence[Column]
 
 
 class EnvBatch(ABC):
@@ -75,37 +107,31 @@ class EnvBatch(ABC):
         self,
         config: EnvironmentConfig,
         spec: EnvironmentSpec,
-        seeds: Sequence[EpisodeSeeds],
         where: Sequence[Whereabouts],
-        *,
         limit: int | None,
-        first_env: int,
-        progress: memoryview | None,
-        keep_actions: bool,
-        columns: Sequence[Column],
+        which: Batched,
     ) -> None:
         """Nothing is begun yet.
 
         Args:
             config: Which environment.
             spec: What its instances are like.
-            seeds: Of each one's episodes.
             where: The place of each, for errors.
             limit: Steps after which an episode is truncated here, None where nothing need be.
-            first_env: Number of the first within the shard.
-            progress: `progress_words` 64-bit words to keep the position in, or None.
-            keep_actions: Keep the actions of open episodes, for an exact restore. Without,
-                a restored batch begins the next episodes.
-            columns: What the info of each step must have, for ``extra``.
+            which: Which environments of the run they are.
         """
-        envs = len(seeds)
-        self.spec, self._envs, self._first_env, self._where = spec, envs, first_env, where
+        envs, shard, seed = which["envs"], which["shard"], which["seed"]
+        role = which.get("role", Role.ENVIRONMENT_EPISODE)
+        self.spec, self._envs, self._where = spec, envs, where
+        self._first_env = first_env = which.get("first_env", 0)
+        seeds = [EpisodeSeeds(seed, role, shard, first_env + place) for place in range(envs)]
         self._fail_nonfinite = config.nonfinite == "fail"
         self._limit, self._due = limit or _NEVER, _NEVER
+        progress = which.get("progress")
         if progress is None:
             progress = memoryview(bytearray(8 * progress_words(envs))).cast("q")
         self._open = OpenEpisodes(seeds, progress)
-        self._log = ActionLog(envs, spec.action) if keep_actions else None
+        self._log = ActionLog(envs, spec.action) if which.get("keep_actions", True) else None
         self._finished = FinishedEpisodes([], [], 0)
         self.quarantined: list[int] = []
         self.unrewarded: list[int] = []
@@ -116,7 +142,7 @@ class EnvBatch(ABC):
         self._obs, self._old_obs = Observations(envs, spec), Observations(envs, spec)
         self._reward, self._returns = np.zeros((2, envs))
         self._info = EpisodeInfo(config.info)
-        self._columns = InfoColumns(columns, envs)
+        self._columns = InfoColumns(which.get("columns", ()), envs)
         self.extra = self._columns.arrays
         self._attributes: Values = config.attributes
         self._began_with = [config.attributes] * envs

@@ -6,8 +6,9 @@ must be done between two environments; the rest is done once for the batch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Unpack
 
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
@@ -15,13 +16,12 @@ from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.instance import close_all, make_instances
 from fast_core.envs.records import assign, mismatch
 from fast_core.envs.rows import as_ends, store_rewards
-from fast_core.envs.stepping.batch import EnvBatch, Flags
+from fast_core.envs.stepping.batch import Batched, EnvBatch, Flags
 from fast_core.envs.stepping.batch_state import OpenEpisode
 from fast_core.envs.stepping.open_episodes import ProgressWord
 from fast_core.envs.stepping.repeating import Repetition, not_repeated
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
-from fast_core.spec import Column
+from fast_core.seeding import Role
 
 _ENV = int(ProgressWord.ENV)
 
@@ -29,60 +29,26 @@ _ENV = int(ProgressWord.ENV)
 class GymnasiumBatch(EnvBatch):
     """`EnvBatch` over environments made by `gymnasium.make`."""
 
-    def __init__(
-        self,
-        config: EnvironmentConfig,
-        *,
-        seed: int,
-        shard: int,
-        envs: int,
-        first_env: int = 0,
-        role: Role = Role.ENVIRONMENT_EPISODE,
-        incarnation: int = 1,
-        progress: memoryview | None = None,
-        keep_actions: bool = True,
-        number: int = 0,
-        draws: Collection[int] = (),
-        columns: Sequence[Column] = (),
-    ) -> None:
-        """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``.
-
-        Args:
-            config: Which environment.
-            seed: Seed of the run.
-            shard: Shard they belong to.
-            envs: Their number, ``B``.
-            first_env: Where they begin in the shard.
-            role: Which stream seeds their episodes.
-            incarnation: How often the shard was given out; seeds the constructors only.
-            progress: See `EnvBatch`.
-            keep_actions: See `EnvBatch`.
-            number: That of the first environment, see `fast_core.envs.place.Place`.
-            draws: Which of the shard are made to draw themselves.
-            columns: See `EnvBatch`.
-        """
-        indices = range(first_env, first_env + envs)
+    def __init__(self, config: EnvironmentConfig, **which: Unpack[Batched]) -> None:
+        """Make environments ``first_env`` to ``first_env + envs - 1`` of ``shard``."""
+        envs, first_env = which["envs"], which.get("first_env", 0)
         self._instances = make_instances(
             config,
-            seed=seed,
-            role=role,
-            shard=shard,
-            indices=indices,
-            incarnation=incarnation,
-            number=number,
-            draws=draws,
+            seed=which["seed"],
+            role=which.get("role", Role.ENVIRONMENT_EPISODE),
+            shard=which["shard"],
+            indices=range(first_env, first_env + envs),
+            incarnation=which.get("incarnation", 1),
+            number=which.get("number", 0),
+            draws=which.get("draws", ()),
         )
         first = self._instances[0]
         super().__init__(
             config,
             first.spec,
-            [EpisodeSeeds(seed, role, shard, index) for index in indices],
             [instance.where for instance in self._instances],
-            limit=first.limit,
-            first_env=first_env,
-            progress=progress,
-            keep_actions=keep_actions,
-            columns=columns,
+            first.limit,
+            which,
         )
         self._discrete = self.spec.action.kind == "discrete"
         self._steps = [instance.step for instance in self._instances]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Unpack
 
 import msgspec
 import numpy as np
@@ -18,20 +19,18 @@ from fast_core.envs.masks import valid_action
 from fast_core.envs.place import Place
 from fast_core.envs.records import assign, leaf_of
 from fast_core.envs.rows import store_ends, store_rewards
-from fast_core.envs.stepping.batch import EnvBatch, Flags
+from fast_core.envs.stepping.batch import Batched, EnvBatch, Flags
 from fast_core.envs.stepping.batch_state import OpenEpisode
 from fast_core.envs.stepping.open_episodes import ALL_ENVS, ProgressWord
 from fast_core.envs.stepping.repeating import Repetition, not_repeated
 from fast_core.envs.whereabouts import BatchWhereabouts
 from fast_core.errors import ConfigError
 from fast_core.seeding import (
-    EpisodeSeeds,
     Role,
     children_seeded,
     draw_seed,
     seed_global_generators,
 )
-from fast_core.spec import Column
 
 
 class VectorBatch(EnvBatch):
@@ -48,49 +47,35 @@ class VectorBatch(EnvBatch):
         self,
         config: EnvironmentConfig,
         *,
-        seed: int,
-        shard: int,
-        envs: int,
-        first_env: int = 0,
-        role: Role = Role.ENVIRONMENT_EPISODE,
-        incarnation: int = 1,
-        progress: memoryview | None = None,
-        keep_actions: bool = True,
         max_episode_steps: int | None = None,
-        number: int = 0,
-        draws: Collection[int] = (),
-        columns: Sequence[Column] = (),
+        **which: Unpack[Batched],
     ) -> None:
-        """See `GymnasiumBatch`; ``max_episode_steps`` is of those without a time limit.
+        """Make them; ``max_episode_steps`` is of those without a time limit.
 
         Raises:
             ConfigError: The library is not installed, or can't step these environments.
             EnvironmentFailed: A constructor raised.
         """
+        seed, shard, envs = which["seed"], which["shard"], which["envs"]
+        first_env, incarnation = which.get("first_env", 0), which.get("incarnation", 1)
         indices = range(first_env, first_env + envs)
         where = BatchWhereabouts(indices, shard=shard, id=config.id, incarnation=incarnation)
         self._blamed = where.blamed
+        role = which.get("role", Role.ENVIRONMENT_EPISODE)
         key = role, shard, first_env, incarnation
         seed_global_generators(seed, *key)
         place_seed = draw_seed(seed, Role.ENVIRONMENT_SPACE, *key, 2)
         # the first one's: they are made at once
-        place = Place(number, shard, first_env, place_seed)
+        place = Place(which.get("number", 0), shard, first_env, place_seed)
         place.tell()
         with self._blamed("while they were made"), children_seeded(seed, *key):
-            drawn = any(index in draws for index in indices)
+            drawn = any(index in which.get("draws", ()) for index in indices)
             self._backend = backend = make_backend(place.fill(config), envs, draws=drawn)
         self._closed = False
-        super().__init__(
-            config,
-            msgspec.structs.replace(backend.spec, repeatable=backend.seeded),
-            [EpisodeSeeds(seed, role, shard, index) for index in indices],
-            where.places,
-            limit=backend.spec.max_episode_steps or max_episode_steps,
-            first_env=first_env,
-            progress=progress,
-            keep_actions=keep_actions and backend.seeded,
-            columns=columns,
-        )
+        which["keep_actions"] = which.get("keep_actions", True) and backend.seeded
+        spec = msgspec.structs.replace(backend.spec, repeatable=backend.seeded)
+        limit = spec.max_episode_steps or max_episode_steps
+        super().__init__(config, spec, where.places, limit, which)
         self._refuse_cutting(config)
         self._tries = self._tries if backend.partial else 1
         self._open.words[ProgressWord.ENV] = 0 if envs == 1 else ALL_ENVS
