@@ -33,7 +33,7 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import set_threads, threads_kept
 from fast_core.testing.acting import Acting
 from fast_core.testing.samples import SMALL, arrays_of, replayed, rollouts
-from fast_core.testing.shared_algorithm import bits, check_shared
+from fast_core.testing.shared_algorithm import check_shared, differing
 
 Batch = RolloutBatch | ReplayBatch | SequenceBatch
 PATIENCE_S = 30
@@ -265,8 +265,8 @@ class _Check:
 
     def same(self, first: Algorithm, second: Algorithm, what: str) -> None:
         """Two learners are equal bit for bit, in state and in what they publish."""
-        one, other = bits(first.state_dict()), bits(second.state_dict())
-        names = [f"state {n!r}" for n in sorted({*one, *other}) if one.get(n) != other.get(n)]
+        states = first.state_dict(), second.state_dict()
+        names = [f"state {name!r}" for name in differing(*states)]
         published = zip(first.policy_parameters(), second.policy_parameters(), strict=True)
         if not names and not all(np.array_equal(mine, theirs) for mine, theirs in published):
             names = ["policy_parameters()"]

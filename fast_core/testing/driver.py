@@ -37,42 +37,31 @@ class Driver:
         else:
             first[...] = obs
         self.obs = [first]
-        self.reward: list[Any] = []
-        self.terminated: list[Any] = []
-        self.truncated: list[Any] = []
-        self.final_obs: list[Any] = []
-        self.quarantined: list[Any] = []
+        self.reward, self.terminated, self.truncated, self.final_obs, self.quarantined = (
+            list[Any]() for _ in range(5)
+        )
 
     def run(self, actions: Iterable[Any]) -> Driver:
         """Take these actions, ``[B, ...]`` each."""
         for action in actions:
-            next_obs = np.full_like(self.obs[0], UNTOUCHED)
-            final_obs = np.full_like(self.obs[0], UNTOUCHED)
-            reward = np.full(self.envs, UNTOUCHED, np.float32)
-            terminated = np.ones(self.envs, np.bool_)
-            truncated = np.ones(self.envs, np.bool_)
+            came: dict[str, Any] = {
+                "reward": np.full(self.envs, UNTOUCHED, np.float32),
+                "terminated": np.ones(self.envs, np.bool_),
+                "truncated": np.ones(self.envs, np.bool_),
+                "final_obs": np.full_like(self.obs[0], UNTOUCHED),
+            }
+            self.obs.append(np.full_like(self.obs[0], UNTOUCHED))
             given = action.copy()
-            self.batch.step(
-                given,
-                next_obs=next_obs,
-                reward=reward,
-                terminated=terminated,
-                truncated=truncated,
-                final_obs=final_obs,
-            )
+            self.batch.step(given, next_obs=self.obs[-1], **came)
             if not (given == action).all():
                 raise ContractBroken(
                     f"{self.batch.spec.id}: step must not change the actions it is given; got "
                     f"{given.tolist()} for {action.tolist()}. Copy them."
                 )
             given[...] = 0  # the caller's memory is used again
-            self.obs.append(next_obs)
-            self.reward.append(reward)
-            self.terminated.append(terminated)
-            self.truncated.append(truncated)
-            self.final_obs.append(final_obs)
-            quarantined = np.isin(np.arange(self.envs), list(self.batch.quarantined))
-            self.quarantined.append(quarantined)
+            came["quarantined"] = np.isin(np.arange(self.envs), list(self.batch.quarantined))
+            for name, values in came.items():
+                getattr(self, name).append(values)
         return self
 
     def play(self, steps: int, seed: int = 0) -> Any:

@@ -112,10 +112,9 @@ class _Check:
         """A life that never begins, one that works and is saved, and one that goes on."""
         remains = []
         for _ in range(2):
-            self._never_begins()
-            stage, node = self._begin()
-            self._closes(node)
-            stage.close()
+            stage = Stage(self._plan)
+            self._closes(stage, self._kind(stage.context(self._name)))
+            self._closes(*self._begin())
             remains.append(Remains.now())
         if more := remains[1].beyond(remains[0]):
             raise self._broken(
@@ -132,11 +131,11 @@ class _Check:
             self._follow(stage, node)
         if Save in self._kind.consumes:
             self._save(stage, node)
-            self._goes_on(stage, node)
+            if Transform in self._kind.consumes:
+                self._goes_on(stage, node)
         stage.hub.send(self._name, Stop("finished"))
         node.run()
-        self._closes(node)
-        stage.close()
+        self._closes(stage, node)
 
     def _begin(self, checkpoint: str | None = None) -> tuple[Stage, Node]:
         stage = Stage(replace(self._plan, checkpoint=checkpoint))
@@ -145,12 +144,7 @@ class _Check:
         self._step(stage, node)
         return stage, node
 
-    def _never_begins(self) -> None:
-        stage = Stage(self._plan)
-        self._closes(self._kind(stage.context(self._name)))
-        stage.close()
-
-    def _closes(self, node: Node) -> None:
+    def _closes(self, stage: Stage, node: Node) -> None:
         for when in ("once", "a second time"):
             try:
                 node.close()
@@ -160,6 +154,7 @@ class _Check:
                     f"raised {error!r} when it was called {when}",
                     "Give what setup makes a value in the class body, and look for it",
                 ) from error
+        stage.close()
 
     def _step(self, stage: Stage, node: Node) -> list[Event]:
         """Have it handle what came; returns what it sent."""
@@ -235,19 +230,14 @@ class _Check:
 
     def _goes_on(self, stage: Stage, node: Node) -> None:
         """Another one that begins with the checkpoint does what this one does."""
-        if Transform not in self._kind.consumes:
-            return
-        other_stage, other = self._begin(str(self._folder))
-        first = self._transform(stage, node, 2)
-        second = self._transform(other_stage, other, 2)
-        if first != second:
+        other = self._begin(str(self._folder))
+        if self._transform(stage, node, 2) != self._transform(*other, 2):
             raise self._broken(
                 "a node that begins with a checkpoint must go on as the one that wrote it; it "
                 "changes a rollout otherwise",
                 "Save everything that it remembers",
             )
-        self._closes(other)
-        other_stage.close()
+        self._closes(*other)
 
     def _broken(self, promise: str, advice: str) -> ContractBroken:
         return ContractBroken(f"{self._kind.__name__}: {promise}. {advice}.")

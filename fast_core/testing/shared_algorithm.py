@@ -20,10 +20,14 @@ from fast_core.spec import EnvironmentSpec
 from fast_core.system.decoding import from_msgpack
 
 
-def bits(state: dict[str, object]) -> dict[str, bytes]:
-    """Every bit of a learner's state by its name, whatever the order of keys."""
-    tree = cast("dict[str, Any]", from_msgpack(pack(state)))
-    return {name: msgspec.msgpack.encode(tree[name], order="sorted") for name in tree}
+def differing(*states: dict[str, object]) -> list[str]:
+    """Names of what is not bit for bit the same in two states, whatever the order of keys."""
+    trees = [cast("dict[str, Any]", from_msgpack(pack(state))) for state in states]
+    one, other = (
+        {name: msgspec.msgpack.encode(tree[name], order="sorted") for name in tree}
+        for tree in trees
+    )
+    return [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
 
 
 def check_shared(
@@ -65,7 +69,7 @@ class _Check:
         for batch in self._batches:
             first = whole.update(batch)
             second = halves.apply(halves.gradient(batch))
-            if not _alike(first.metrics, second.metrics) or not _same(
+            if not _alike(first.metrics, second.metrics) or not np.array_equal(
                 first.priority, second.priority
             ):
                 raise self._broken(
@@ -96,7 +100,11 @@ class _Check:
             owner.hand_over()
             said, again = worker.hand_over(), worker.hand_over()
             report, expected = owner.apply(gradient), alone.update(batch)
-            if not _same(said.priority, expected.priority) or said.updates or again.metrics:
+            if (
+                not np.array_equal(said.priority, expected.priority)
+                or said.updates
+                or again.metrics
+            ):
                 raise self._broken(
                     "hand_over must say once what the batch said, and take no step; got "
                     f"{said}, then {again}, where update says {expected}"
@@ -149,11 +157,9 @@ class _Check:
         return made
 
     def _equal(self, first: Any, second: Any, what: str, *, whole: bool = False) -> None:
-        one, other = (
-            bits(each.state_dict() if whole else each.shared_state()) for each in (first, second)
-        )
-        names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-        if names:
+        pair = first, second
+        states = [each.state_dict() if whole else each.shared_state() for each in pair]
+        if names := differing(*states):
             raise self._broken(f"{what}, bit for bit; they differ in {names}")
 
     def _broken(self, promise: str) -> ContractBroken:
@@ -161,10 +167,6 @@ class _Check:
             f"{self._where}: {promise}. fast_core.algorithm.SharedAlgorithm says what each must "
             "do; let exchanged return 0 where a run can't have several optimizers."
         )
-
-
-def _same(first: Any, second: Any) -> bool:
-    return np.array_equal(first, second)
 
 
 def _alike(first: dict[str, float], second: dict[str, float]) -> bool:

@@ -6,19 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.algos.ppo.config import PPOConfig
-from fast_core.config import (
-    EnvironmentConfig,
-    EvaluationConfig,
-    RolloutConfig,
-    RunConfig,
-    StopConfig,
-)
+from fast_core.config import EvaluationConfig, RunConfig
 from fast_core.events import RolloutOrder, RolloutRef
 from fast_core.memory import Structure
 from fast_core.run.plan import RunPlan
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing import stage
+from fast_core.testing.node import SMALL
 from fast_core.testing.stage import drain as drain
 from tests.closing import until_the_end
 
@@ -32,15 +26,8 @@ CARTPOLE = EnvironmentSpec(
 
 def make_config(**changes: object) -> RunConfig:
     """A small CartPole run of 2 shards of 2 environments and 8 steps."""
-    config = RunConfig(
-        name="toy",
-        environment=EnvironmentConfig(id="CartPole-v1"),
-        rollout=RolloutConfig(shards=2, envs_per_shard=2, steps=8),
-        algorithm=PPOConfig(name="ppo", hidden_sizes=(4,), minibatch_size=16, epochs=1),
-        evaluation=EvaluationConfig(episodes=3, envs=2),
-        stop=StopConfig(env_steps=1000),
-    )
-    return msgspec.structs.replace(config, **changes)
+    own = {"name": "toy", "evaluation": EvaluationConfig(episodes=3, envs=2)}
+    return msgspec.structs.replace(SMALL, **(own | changes))
 
 
 def stacked(frames: int) -> EnvironmentSpec:
