@@ -12,7 +12,6 @@ from fast_core.config import RunConfig
 from fast_core.events import Failed
 from fast_core.launcher.calling.host import Host
 from fast_core.monitor.view import RunSummary
-from fast_core.run.names import counted_as
 from fast_core.screens.served import Served
 
 
@@ -23,6 +22,7 @@ class LostPart:
     Attributes:
         config: Resolved.
         cause: Why it ended.
+        kind: Of the node that died, as ``supervision.restarts`` names it; of a user's its name.
         report: The same for people.
         reached: What it had reached.
         callbacks: What calls them, idle now; None without any.
@@ -31,15 +31,11 @@ class LostPart:
 
     config: RunConfig
     cause: Failed
+    kind: str
     report: str
     reached: RunSummary
     callbacks: Host | None
     page: Served | None = None
-
-    @property
-    def kind(self) -> str:
-        """Of node, as ``supervision.restarts`` names it; of a user's the node itself."""
-        return counted_as(self.cause.node)
 
     @property
     def deaths(self) -> Mapping[str, int]:

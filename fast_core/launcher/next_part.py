@@ -119,7 +119,8 @@ def lost_early(session: Session, error: LostEarly) -> LostPart:
     life = session.came_back + reached.deaths.get(error.node, 0) + 1
     report = crash_report(cause, incarnation=life, run_directory=str(run.path))
     earlier = session.comebacks[-1].lost.callbacks if session.comebacks else None
-    return LostPart(session.config, cause, report, reached, earlier)
+    kind = _possible(session.config)[error.node].counted_as
+    return LostPart(session.config, cause, kind, report, reached, earlier)
 
 
 def _story(lost: LostPart, continuation: Continuation | None) -> str:

@@ -205,7 +205,8 @@ def carry_out(session: Session, mode: Mode, stack: ExitStack) -> Outcome | LostP
         report = _report(shell, session)
         config = _at_its_port(plan.config, shell.page)
         summary = _with_comebacks(display.summary(shell.end), session)
-        return LostPart(config, shell.end.cause, report, summary, callbacks, shell.page)
+        kind = plan.roles[shell.end.cause.node].counted_as
+        return LostPart(config, shell.end.cause, kind, report, summary, callbacks, shell.page)
     if telling is not None:
         _end_callbacks(shell, telling, hurry)
     return _finish(shell, session, display, trace, callbacks)

@@ -53,14 +53,6 @@ class Role(NamedTuple):
         return self.kind or self.name
 
 
-def counted_as(node: str) -> str:
-    """The same of a node by its name."""
-    kind = node.rpartition("-")[0]
-    if kind.startswith("optimizer-"):  # of a further learner
-        return "optimizer"
-    return kind if kind in KINDS else node
-
-
 def deaths_key(counted: str) -> str:
     """Where it stands how many such deaths a run survives."""
     return f"supervision.restarts.{counted}" if counted in KINDS else "`deaths` of its Role"
