@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,19 +92,40 @@ def rollouts(
     number: int,
 ) -> RolloutBatch:
     """A ticket of random observations, rewards and ends in which ``policy`` acted, as version 0."""
-    rng = np.random.default_rng(number)
-    made = [_rollout(config, environment, policy, setup, k, rng) for k in range(setup.shards)]
+    samples = _Samples(config, environment, np.random.default_rng(number))
+    made = [_rollout(samples, policy, setup, shard) for shard in range(setup.shards)]
     return RolloutBatch(tuple(made), number * setup.rows, number / 10, version=number)
 
 
-def _rollout(
-    config: AlgorithmConfig,
-    environment: EnvironmentSpec,
-    policy: Policy,
-    setup: LearnerSetup,
-    shard: int,
-    rng: np.random.Generator,
-) -> ShardRollout:
+class _Samples(NamedTuple):
+    """Draws columns of what an algorithm learns from."""
+
+    config: AlgorithmConfig
+    environment: EnvironmentSpec
+    rng: np.random.Generator
+
+    def obs(self, *shape: int) -> Array:
+        """What policies see."""
+        return draw(self.environment, self.environment.observation, shape, self.rng)
+
+    def taken(self, *shape: int) -> Array:
+        """Actions as they are stored, boxes within [-1, 1]."""
+        field, action = self.config.action_field(self.environment), self.environment.action
+        if action.kind == "box":
+            return self.rng.uniform(-1, 1, (*shape, *field.shape)).astype(field.dtype)
+        first, last = action.choices
+        return self.rng.integers(0, last - first, (*shape, *field.shape), endpoint=True)
+
+    def extra(self, *shape: int) -> dict[str, Array]:
+        """The columns that the algorithm declares; what policies write comes over it."""
+        return {
+            column.name: self.rng.integers(0, 2, (*shape, *column.shape)).astype(column.dtype)
+            for column in self.config.columns(self.environment)
+        }
+
+
+def _rollout(samples: _Samples, policy: Policy, setup: LearnerSetup, shard: int) -> ShardRollout:
+    config, environment, rng = samples
     steps, envs = setup.steps, setup.envs_per_shard
     space, before = environment.row, environment.frames - 1
     frames = draw(environment, space, (before + steps + 1, envs), rng)
@@ -126,7 +147,7 @@ def _rollout(
         frames=frames if before else None,
         frame_age=rng.integers(0, before, (steps + 1, envs), np.uint8, True) if before else None,
         quarantined=np.zeros((steps, envs), np.bool_),
-        extra=_extra(config, environment, (steps, envs), rng),
+        extra=samples.extra(steps, envs),
     )
     for t in range(steps):
         seen = rollout.take_obs(np.full(envs, t), np.arange(envs))
@@ -146,32 +167,27 @@ def replayed(
 ) -> ReplayBatch | SequenceBatch:
     """Random transitions, or sequences where the algorithm draws those."""
     rng, window = np.random.default_rng(number), config.replay().sequence
+    samples = _Samples(config, environment, rng)
     if window is not None:
-        return _sequences(config, environment, window, rows, number, rng)
+        return _sequences(samples, window, rows, number)
     says = any(column.writer == "learner" for column in config.columns(environment))
     return ReplayBatch(
-        obs=draw(environment, environment.observation, (rows,), rng),
-        action=_taken(config, environment, (rows,), rng),
+        obs=samples.obs(rows),
+        action=samples.taken(rows),
         reward=rng.normal(size=rows).astype(np.float32),
         discount=np.where(rng.random(rows) < 0.3, 0.0, 0.97).astype(np.float32),
-        next_obs=draw(environment, environment.observation, (rows,), rng),
+        next_obs=samples.obs(rows),
         weight=rng.uniform(0.2, 1.0, rows).astype(np.float32),
         env_steps=100 + number,
         progress=number / 10,
-        extra=_extra(config, environment, (rows,), rng),
+        extra=samples.extra(rows),
         written=rng.integers(-1, number + 1, rows) if says else None,
     )
 
 
-def _sequences(
-    config: AlgorithmConfig,
-    environment: EnvironmentSpec,
-    window: Window,
-    rows: int,
-    number: int,
-    rng: np.random.Generator,
-) -> SequenceBatch:
+def _sequences(samples: _Samples, window: Window, rows: int, number: int) -> SequenceBatch:
     """The first is whole; others begin later, or end earlier."""
+    rng = samples.rng
     length, steps = window.length, np.arange(window.length + 1)
     begin = rng.integers(0, window.before + 1, rows)
     last = rng.integers(window.before, length, rows)
@@ -181,11 +197,11 @@ def _sequences(
     ended = (steps[:-1] == last[:, None]) & (last < length - 1)[:, None]
     over, shape = rng.random((rows, 1)) < 0.5, (rows, length)
     columns = {
-        "action": _taken(config, environment, shape, rng),
+        "action": samples.taken(*shape),
         "reward": rng.normal(size=shape).astype(np.float32),
-        **_extra(config, environment, shape, rng),
+        **samples.extra(*shape),
     }
-    obs = draw(environment, environment.observation, (rows, length + 1), rng)
+    obs = samples.obs(rows, length + 1)
     obs[~seen] = np.zeros((), obs.dtype)
     for column in columns.values():
         column[~mask] = 0
@@ -201,27 +217,6 @@ def _sequences(
         progress=number / 10,
         extra=columns,
     )
-
-
-def _taken(
-    config: AlgorithmConfig, environment: EnvironmentSpec, shape: Shape, rng: np.random.Generator
-) -> Array:
-    """Actions as they are stored, boxes within [-1, 1]."""
-    field, action = config.action_field(environment), environment.action
-    if action.kind == "box":
-        return rng.uniform(-1, 1, (*shape, *field.shape)).astype(field.dtype)
-    first, last = action.choices
-    return rng.integers(0, last - first, (*shape, *field.shape), endpoint=True)
-
-
-def _extra(
-    config: AlgorithmConfig, environment: EnvironmentSpec, shape: Shape, rng: np.random.Generator
-) -> dict[str, Array]:
-    """The columns that the algorithm declares; what policies write comes over it in rollouts."""
-    return {
-        column.name: rng.integers(0, 2, (*shape, *column.shape)).astype(column.dtype)
-        for column in config.columns(environment)
-    }
 
 
 def arrays_of(batch: RolloutBatch | ReplayBatch | SequenceBatch) -> list[bytes]:
