@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Unpack
 
-from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.episode_info import EpisodeInfo, numbers_of
@@ -85,19 +84,15 @@ class EpisodeRunner(Runner):
                 self._begin(place, place)
         if not self._current:
             return False
-        for place, action in self._taken(self._ask(act, self._obs.array)):
-            self._step_one(place, action)
+        rows = list(self._ask(act, self._obs.array).copy())
+        for place in list(self._current):
+            self._step_one(place, rows[place])
         return bool(self._current)
 
     def change(self, attributes: Values) -> None:
         """See `Runner.change`."""
         for instance in self._instances:
             instance.attributes = attributes
-
-    def _taken(self, actions: Array) -> Iterable[tuple[int, object]]:
-        """Place and action of every open episode."""
-        rows = list(actions.copy())
-        return [(place, rows[place]) for place in self._current]
 
     def _begin(self, place: int, episode: int) -> None:
         if episode >= self._episodes:

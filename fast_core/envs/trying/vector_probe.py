@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -89,9 +90,13 @@ def _batch(
 def _play(batch: VectorBatch, seed: int, before: Before, look: ShortLook | None = None) -> bytes:
     spec, generator = batch.spec, stream(seed, Role.PROBE, 0)
     obs = np.zeros((_ENVS, *spec.row.shape), spec.row.row_dtype)
-    final = np.zeros_like(obs)
-    reward = np.zeros(_ENVS, np.float32)
-    terminated, truncated = np.zeros((2, _ENVS), np.bool_)
+    columns: dict[str, Any] = {
+        "next_obs": obs,
+        "reward": np.zeros(_ENVS, np.float32),
+        "terminated": np.zeros(_ENVS, np.bool_),
+        "truncated": np.zeros(_ENVS, np.bool_),
+        "final_obs": np.zeros_like(obs),
+    }
     digest = hashlib.sha256()
     before("call")
     batch.reset(obs)
@@ -99,17 +104,10 @@ def _play(batch: VectorBatch, seed: int, before: Before, look: ShortLook | None 
         masks = [None] * _ENVS if spec.action_mask is None else list(obs[spec.action_mask])
         actions = np.array([random_action(spec.action, generator, mask) for mask in masks])
         before("call")
-        batch.step(
-            actions,
-            next_obs=obs,
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            final_obs=final,
-        )
+        batch.step(actions, **columns)
         if look is not None:
-            look.keep_rows(obs, reward)
-        for part in (obs, reward, terminated, truncated, final):
+            look.keep_rows(obs, columns["reward"])
+        for part in columns.values():
             digest.update(part.tobytes())
     return digest.digest()
 
