@@ -91,16 +91,16 @@ class Driver:
             made.append(Step(self.reward[t][env], over, after[env]))
         return made
 
-    def columns(self) -> list[Any]:
-        """Everything as arrays; final observations only where they are valid."""
-        final = np.array(self.final_obs)[self.ended]
-        parts = (self.obs, self.reward, self.terminated, self.truncated, final)
-        return [np.array(part) for part in parts]
+    def columns(self, begin: int = 0) -> list[Any]:
+        """Everything from step ``begin`` on; final observations only where they are valid."""
+        final = np.array(self.final_obs[begin:])[self.ended[begin:]]
+        parts = (self.obs, self.reward, self.terminated, self.truncated)
+        return [*(np.array(part[begin:]) for part in parts), final]
 
 
-def same(one: Driver, other: Driver) -> bool:
-    """Whether two drivers saw exactly the same."""
+def same(one: Driver, other: Driver, begin: int = 0) -> bool:
+    """Whether ``one`` saw exactly the same as ``other`` from its step ``begin`` on."""
     return all(
         a.dtype == b.dtype and np.array_equal(a, b)
-        for a, b in zip(one.columns(), other.columns(), strict=True)
+        for a, b in zip(one.columns(), other.columns(begin), strict=True)
     )

@@ -181,11 +181,7 @@ class _Check:
                 "Let an episode follow from its seed and actions alone",
             )
         rest = Driver(resumed, self._envs, obs).run(actions[stop:])
-        expected = [column[stop:] for column in whole.columns()[:4]]
-        expected.append(np.array(whole.final_obs[stop:])[whole.ended[stop:]])
-        columns = zip(rest.columns(), expected, strict=True)
-        equal = all(np.array_equal(part, column) for part, column in columns)
-        if not equal or not _same_episodes(resumed.take_episodes(), finished):
+        if not same(rest, whole, stop) or not _same_episodes(resumed.take_episodes(), finished):
             raise self._broken(
                 f"a batch that was resumed at step {stop} must go on as one that never stopped; "
                 "what came after differs",

@@ -127,6 +127,20 @@ class Forgets(GymnasiumBatch):
         return {0: "its actions were not kept"}
 
 
+class Dulls(GymnasiumBatch):
+    """Pays otherwise once it was resumed."""
+
+    resumed = False
+
+    def end_restore(self, obs: Any) -> dict[int, str]:
+        self.resumed = True
+        return super().end_restore(obs)
+
+    def step(self, action: Any, **columns: Any) -> None:
+        super().step(action, **columns)
+        columns["reward"][...] += self.resumed
+
+
 class Miscounts(GymnasiumBatch):
     def take_episodes(self) -> Any:
         taken = super().take_episodes()
@@ -167,6 +181,7 @@ def test_simulator_that_can_not_be_repeated_says_so() -> None:
         (Resets, "the observation of step 7 of episode 0 is"),
         (Spoils, "step must not change the actions it is given"),
         (Miscounts, r"take_episodes must account for every episode .* got lengths \[8, 8"),
+        (Dulls, "resumed at step 1 must go on as one that never stopped; what came after differs"),
         (Forgets, "saved at step 1 must come back to where it was; got its actions were not kept"),
     ],
 )
