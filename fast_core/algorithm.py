@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -38,8 +38,14 @@ class NoiseSpec(msgspec.Struct, frozen=True):
     shape: tuple[int, ...]
 
 
-class ActionOutput(NamedTuple):
-    """What a policy returns for a batch of rows.
+class _Acted(NamedTuple):
+    action: Array
+    behaviour_log_prob: Array
+    state: Array | None = None
+
+
+class ActionOutput(_Acted):
+    """What a policy returns for a batch of rows; unpacks into the first three.
 
     Attributes:
         action: ``[B, ...]``, dtype of the action column.
@@ -49,10 +55,23 @@ class ActionOutput(NamedTuple):
         extra: By name, ``[B, ...]`` for each column that `Blueprint.columns` lets policies write.
     """
 
-    action: Array
-    behaviour_log_prob: Array
-    state: Array | None = None
     extra: Mapping[str, Array] = MappingProxyType({})
+
+    def __new__(
+        cls,
+        action: Array,
+        behaviour_log_prob: Array,
+        state: Array | None = None,
+        extra: Mapping[str, Array] = extra,
+    ) -> Self:
+        """See the attributes."""
+        output = super().__new__(cls, action, behaviour_log_prob, state)
+        if extra is not cls.extra:
+            output.extra = extra
+        return output
+
+    def _replace(self, **changes: Any) -> Self:
+        return type(self)(**{**self._asdict(), "extra": self.extra, **changes})
 
 
 class Policy(Protocol):

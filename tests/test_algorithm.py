@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fast_core.algorithm import ShardRollout
+from fast_core.algorithm import ActionOutput, ShardRollout
 
 SHAPE = (2,)
 
@@ -89,3 +90,16 @@ def test_rows_that_are_not_stacked_are_copied_as_they_are() -> None:
     final[...] = 0
     assert made.obs.any()
     assert made.final_obs.any()
+
+
+def test_columns_of_a_policy_leave_what_an_answer_unpacks_into() -> None:
+    """Policies around another one were written before it could say more."""
+    rows = np.zeros(SHAPE)
+    for extra in ({}, {"sure": rows}):
+        said = ActionOutput(rows, rows, None, extra)
+        action, log_prob, state = said
+        assert action is log_prob is rows and state is None
+        assert said._replace(action=rows + 1).extra is extra
+    assert ActionOutput(*said).extra == {}
+    for each in (said, ActionOutput(rows, rows)):
+        assert pickle.loads(pickle.dumps(each)).extra.keys() == each.extra.keys()

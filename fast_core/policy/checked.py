@@ -87,7 +87,7 @@ class CheckedPolicy:
             and type(output[1]) is np.ndarray
             and output[1].shape == (rows,)
             and not self._state_size
-            and not output[3]
+            and not output.extra
             and not self._columns
         ):
             return output
@@ -99,7 +99,7 @@ class CheckedPolicy:
                 "act of the policy must return a fast_core.algorithm.ActionOutput; got "
                 f"{form(output)}"
             )
-        action, log_prob, remembered, extra = output
+        action, log_prob, remembered = output
         action = _fitting(action, rows, *self._stored, "act of the policy must return `action`")
         if np.shape(log_prob) != (rows,):
             raise ConfigError(
@@ -112,8 +112,8 @@ class CheckedPolicy:
                 f"act of the policy must return `state` of shape {expected}, as "
                 f"state_size of the algorithm says; got {form(remembered)}"
             )
-        if extra or self._columns:
-            return output._replace(action=action, extra=self._fitting_columns(extra, rows))
+        if output.extra or self._columns:
+            return output._replace(action=action, extra=self._fitting_columns(output.extra, rows))
         return output if action is output.action else output._replace(action=action)
 
     def _fitting_columns(self, extra: object, rows: int) -> dict[str, Array]:

@@ -116,7 +116,7 @@ class Acting:
 
 def _last(output: ActionOutput, rows: int) -> ActionOutput:
     """A copy of the last rows."""
-    action, log_prob, state, extra = output
+    action, log_prob, state = output
     remembered = None if state is None else state[-rows:].copy()
-    more = {name: array[-rows:].copy() for name, array in extra.items()}
+    more = {name: array[-rows:].copy() for name, array in output.extra.items()}
     return ActionOutput(action[-rows:].copy(), np.array(log_prob[-rows:]), remembered, more)
