@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array, ReplayBatch, SequenceBatch
 from fast_core.errors import ConfigError
 from fast_core.memory import DrawnArrays, Mailbox, drawn_arrays
+from fast_core.policy.checked import form
 from fast_core.run.mail import Carried, Drawn, Learnt
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import REPLAY
@@ -164,9 +165,15 @@ class BatchSlots:
         if self._open:
             self._open.popleft()
 
-    def _store(self, extra: Mapping[str, Array], result: Mailbox[Learnt]) -> None:
+    def _store(self, extra: object, result: Mailbox[Learnt]) -> None:
         said = {name: result[name] for name in result if name != "priority"}
-        for name, stored in said.items() if extra.keys() == said.keys() else ():
+        if not isinstance(extra, Mapping) or extra.keys() != said.keys():
+            raise ConfigError(
+                "update of the algorithm must report in `extra` all columns that the learner "
+                f"writes, as columns() says, or none: {', '.join(said) or 'there are none'}; got "
+                f"{', '.join(map(str, extra)) if isinstance(extra, Mapping) else form(extra)}"
+            )
+        for name, stored in said.items():
             given = np.asarray(extra[name])
             if given.shape != stored.shape or not np.can_cast(given, stored.dtype, "same_kind"):
                 raise ConfigError(
@@ -175,12 +182,6 @@ class BatchSlots:
                     f"shape {given.shape} of {given.dtype}"
                 )
             stored[...] = given
-        if extra.keys() != said.keys():
-            raise ConfigError(
-                "update of the algorithm must report in `extra` all columns that the learner "
-                f"writes, as columns() says, or none: {', '.join(said) or 'there are none'}; got "
-                f"{', '.join(extra)}"
-            )
 
     def _check_errors(self, priority: Array | None) -> None:
         # One by one they may be missing: a batch was empty, or its errors not finite.

@@ -303,6 +303,7 @@ def test_what_the_learner_says_of_a_row_is_there_from_the_batch_on_that_is_slots
     ("extra", "message"),
     [
         ({"told": np.zeros((BATCH, 2))}, r"or none: said; got told"),
+        ([("said", np.zeros((BATCH, 2)))], r"or none: said; got a list"),
         (
             {"said": np.zeros((BATCH, 3), np.float32)},
             r"of shape \(8, 2\) and dtype float32.*\(8, 3\)",
@@ -311,7 +312,7 @@ def test_what_the_learner_says_of_a_row_is_there_from_the_batch_on_that_is_slots
     ],
 )
 def test_what_does_not_fit_the_learners_columns_is_refused(
-    make: Make, extra: dict[str, np.ndarray], message: str
+    make: Make, extra: object, message: str
 ) -> None:
     stage = make(says=True)
     stage.collect(20)
@@ -319,7 +320,7 @@ def test_what_does_not_fit_the_learners_columns_is_refused(
     stage.drain()
     assert stage.ends[0].next() is not None
     with pytest.raises(ConfigError, match=message):
-        stage.ends[0].finish(None, extra)
+        stage.ends[0].finish(None, extra)  # type: ignore[arg-type]
 
 
 def test_priorities_that_are_no_numbers_are_refused_and_counted(make: Make) -> None:
