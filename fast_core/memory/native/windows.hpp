@@ -237,14 +237,17 @@ class ReplayWindows {
     const auto next_age = std::min(window.age + window.steps, frames_ - 1);
     copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
     copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
-    const char* first = source.column[ReplayLog::obs];
-    for (const auto& each : to.columns) {
-      char* row = each.rows + k * each.nbytes;
-      if (each.fold == Fold::first)
-        load_row(row, first + window.place * stride_ + each.offset, each.nbytes);
+    const char* from = source.column[ReplayLog::obs] + window.place * stride_;
+    // Bytes are written through `char*`, which may be anything's: what doesn't change is at hand.
+    const auto* const end = to.columns.data() + to.columns.size();
+    for (const auto* each = to.columns.data(); each != end; ++each) {
+      const auto nbytes = each->nbytes;
+      char* row = each->rows + k * nbytes;
+      if (each->fold == Fold::first)
+        load_row(row, from + each->offset, nbytes);
       else
-        for (std::uint64_t at = 0; at < each.nbytes; at += sizeof(float))
-          sum(row + at, first + each.offset + at, window);
+        for (std::uint64_t at = 0; at < nbytes; at += sizeof(float))
+          sum(row + at, from + each->offset + at, window);
     }
     to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
   }
@@ -315,19 +318,20 @@ class ReplayWindows {
     }
   }
 
-  // The discounted sum of the floats that `from` is the first of, one in each row.
+  // The discounted sum of floats, one in each row; `from` is that of the window's first.
   void sum(char* to, const char* from, const Window& window) const {
+    const double* const power = power_.data();
+    const auto stride = stride_, steps = window.steps, round = places();
+    const auto left = round - window.place;  // rows before the log begins anew
     double sum = 0.0;
-    auto place = window.place;
-    const auto end = places();
-    for (std::uint64_t k = 0; k < window.steps; ++k) {
+    for (std::uint64_t k = 0; k < steps; ++k, from += stride) {
+      if (k == left) from -= round * stride;
       float value;
-      load_row(&value, from + place * stride_, 4);
-      sum += power_[k] * static_cast<double>(value);
-      if (++place == end) place = 0;
+      load_row(&value, from, sizeof value);
+      sum += power[k] * static_cast<double>(value);
     }
     const auto folded = static_cast<float>(sum);
-    std::memcpy(to, &folded, sizeof(float));
+    std::memcpy(to, &folded, sizeof folded);
   }
 
   const ReplayLog* log_ = nullptr;  // the first; all outlive the reader
