@@ -72,7 +72,7 @@ class ReplayReader : public ReplayWindows {
     for (auto& window : windows_)
       if (!settle(window)) return Draw::nothing_valid;
     std::fill_n(to.weight, count, 1.0f);
-    for (std::uint64_t k = 0; k < count; ++k) copy(windows_[k], to, k);
+    copy(windows_.data(), to, 0, count);
     refresh();
     for (std::uint64_t k = 0; k < count; ++k)
       if (!still_whole(windows_[k])) {
@@ -116,14 +116,14 @@ class ReplayReader : public ReplayWindows {
     }
     for (std::uint64_t k = 0; k < count; ++k)
       if (examine(windows_[k]) != State::valid && !replace(tree, k)) return Draw::nothing_valid;
-    for (std::uint64_t k = 0; k < count; ++k) copy(windows_[k], to, k);
+    copy(windows_.data(), to, 0, count);
     refresh();
     for (std::uint64_t k = 0; k < count; ++k)
       for (int tries = 0; !still_whole(windows_[k]); ++tries) {
         ++counters_.lapped;
         if (tries == kMaxTries) return Draw::lapped;
         if (!replace(tree, k)) return Draw::nothing_valid;
-        copy(windows_[k], to, k);
+        copy(&windows_[k], to, k, 1);
         refresh();
       }
     weigh(to.weight, count, beta);
@@ -210,7 +210,7 @@ class ReplayReader : public ReplayWindows {
       valid_.clear();
       if (!pick(window)) return Draw::nothing_valid;
       if (!settle(window)) return Draw::nothing_valid;
-      copy(window, to, k);
+      copy(&window, to, k, 1);
       refresh();
       if (still_whole(window)) return Draw::drawn;
     }

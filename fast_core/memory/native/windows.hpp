@@ -228,28 +228,21 @@ class ReplayWindows {
     if (2 * stride_ > 8 * kCacheLine) __builtin_prefetch(source.bits + window.place * stride_);
   }
 
-  void copy(const Window& window, const BatchTarget& to, std::uint64_t k) const {
-    to.log[k] = static_cast<std::int32_t>(window.source);
-    to.row[k] = static_cast<std::int64_t>(window.row);
-    if (shape_.length != 0) return copy_sequence(window, to, k);
-    const auto& source = sources_[window.source];
-    const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
-    const auto next_age = std::min(window.age + window.steps, frames_ - 1);
-    copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
-    copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
-    const char* from = source.column[ReplayLog::obs] + window.place * stride_;
-    // Bytes are written through `char*`, which may be anything's: what doesn't change is at hand.
-    const auto* const end = to.columns.data() + to.columns.size();
-    for (const auto* each = to.columns.data(); each != end; ++each) {
-      const auto nbytes = each->nbytes;
-      char* row = each->rows + k * nbytes;
-      if (each->fold == Fold::first)
-        load_row(row, from + each->offset, nbytes);
+  // Copies `count` windows to the rows of a batch from `first` on. Column by column, so that the
+  // sizes of copies, by which the library's memcpy branches, come in runs.
+  void copy(const Window* windows, const BatchTarget& to, std::uint64_t first,
+            std::uint64_t count) const {
+    for (std::uint64_t k = 0; k < count; ++k) {
+      to.log[first + k] = static_cast<std::int32_t>(windows[k].source);
+      to.row[first + k] = static_cast<std::int64_t>(windows[k].row);
+      if (shape_.length == 0)
+        copy_ends(windows[k], to, first + k);
       else
-        for (std::uint64_t at = 0; at < nbytes; at += sizeof(float))
-          sum(row + at, from + each->offset + at, window);
+        copy_sequence(windows[k], to, first + k);
     }
-    to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
+    if (shape_.length != 0) return;
+    for (const auto& column : to.columns)
+      copy_column(windows, column, column.rows + first * column.nbytes, count);
   }
 
   std::vector<Source> sources_;
@@ -258,6 +251,31 @@ class ReplayWindows {
   bool moved_ = false;               // whether a snapshot found other rows than the one before
 
  private:
+  // Both observations of a transition, and how much of what follows counts.
+  void copy_ends(const Window& window, const BatchTarget& to, std::uint64_t k) const {
+    const auto& source = sources_[window.source];
+    const auto obs_bytes = frames_ * log().row_bytes(ReplayLog::obs);
+    const auto next_age = std::min(window.age + window.steps, frames_ - 1);
+    copy_stack(to.obs + k * obs_bytes, source, window.place, window.age);
+    copy_stack(to.next_obs + k * obs_bytes, source, ahead(window.place, window.steps), next_age);
+    to.discount[k] = window.terminated ? 0.0f : static_cast<float>(power_[window.steps]);
+  }
+
+  void copy_column(const Window* windows, const ColumnTarget& column, char* row,
+                   std::uint64_t count) const {
+    // Bytes written through `char*` may be anything's, so what doesn't change is at hand.
+    const Source* const sources = sources_.data();
+    const auto stride = stride_, nbytes = column.nbytes;
+    const auto offset = column.offset;
+    if (column.fold == Fold::first)
+      for (std::uint64_t k = 0; k < count; ++k, row += nbytes)
+        load_row(row, rows_of(sources[windows[k].source]) + windows[k].place * stride + offset,
+                 nbytes);
+    else
+      for (std::uint64_t at = 0; at < nbytes; at += sizeof(float))
+        sum(windows, row + at, nbytes, offset + at, count);
+  }
+
   // The drawn row stands at place `before`; what is no row of the sequence is zero.
   // Apart, so that transitions are copied where they are drawn.
   [[gnu::noinline]] void copy_sequence(const Window& window, const BatchTarget& to,
@@ -318,21 +336,28 @@ class ReplayWindows {
     }
   }
 
-  // The discounted sum of floats, one in each row; `from` is that of the window's first.
-  void sum(char* to, const char* from, const Window& window) const {
+  // Of each window the discounted sum of the floats at `offset` of its rows; one in `apart` bytes.
+  void sum(const Window* windows, char* to, std::uint64_t apart, std::uint64_t offset,
+           std::uint64_t count) const {
+    const Source* const sources = sources_.data();
     const double* const power = power_.data();
-    const auto stride = stride_, steps = window.steps, round = places();
-    const auto left = round - window.place;  // rows before the log begins anew
-    double sum = 0.0;
-    for (std::uint64_t k = 0; k < steps; ++k, from += stride) {
-      if (k == left) from -= round * stride;
-      float value;
-      load_row(&value, from, sizeof value);
-      sum += power[k] * static_cast<double>(value);
+    const auto stride = stride_, round = places();
+    for (std::uint64_t k = 0; k < count; ++k, to += apart) {
+      const auto place = windows[k].place, steps = windows[k].steps;
+      const char* const first = rows_of(sources[windows[k].source]) + offset;
+      double sum = 0.0;
+      for (std::uint64_t step = 0; step < steps; ++step) {
+        const auto at = place + step;  // the log begins anew at its end
+        float value;
+        load_row(&value, first + (at < round ? at : at - round) * stride, sizeof value);
+        sum += power[step] * static_cast<double>(value);
+      }
+      const auto folded = static_cast<float>(sum);
+      std::memcpy(to, &folded, sizeof folded);
     }
-    const auto folded = static_cast<float>(sum);
-    std::memcpy(to, &folded, sizeof folded);
   }
+
+  static const char* rows_of(const Source& source) { return source.column[ReplayLog::obs]; }
 
   const ReplayLog* log_ = nullptr;  // the first; all outlive the reader
   std::uint64_t steps_, frames_;
