@@ -122,7 +122,7 @@ class CheckedPolicy:
             raise ConfigError(
                 "act of the policy must return `extra` with the columns that policies write, as "
                 f"columns() of the algorithm says: {', '.join(self._columns) or 'none'}; got "
-                f"{', '.join(map(str, extra)) if isinstance(extra, Mapping) else form(extra)}"
+                f"{names(extra)}"
             )
         what = "act of the policy must return `extra[{!r}]`"
         return {
@@ -171,6 +171,11 @@ def check_methods(part: object, maker: str, methods: Sequence[str]) -> None:
             f"{maker} of the algorithm must return an object with {', '.join(methods)}; got "
             f"{form(part)}, which lacks {', '.join(lacking)}"
         )
+
+
+def names(said: object) -> str:
+    """What ``said`` has columns for, in words."""
+    return ", ".join(map(str, said)) or "none" if isinstance(said, Mapping) else form(said)
 
 
 def form(value: object) -> str:

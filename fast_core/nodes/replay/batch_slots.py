@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array, ReplayBatch, SequenceBatch
 from fast_core.errors import ConfigError
 from fast_core.memory import DrawnArrays, Mailbox, drawn_arrays
-from fast_core.policy.checked import form
+from fast_core.policy.checked import names
 from fast_core.run.mail import Carried, Drawn, Learnt
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import REPLAY
@@ -171,7 +171,7 @@ class BatchSlots:
             raise ConfigError(
                 "update of the algorithm must report in `extra` all columns that the learner "
                 f"writes, as columns() says, or none: {', '.join(said) or 'there are none'}; got "
-                f"{', '.join(map(str, extra)) if isinstance(extra, Mapping) else form(extra)}"
+                f"{names(extra)}"
             )
         for name, stored in said.items():
             given = np.asarray(extra[name])

@@ -13,7 +13,7 @@ from fast_core.errors import ConfigError
 from fast_core.nodes.learn.contract import checked_report, make_learner
 from fast_core.policy.checked import CheckedPolicy, make_policy
 from fast_core.run.plan import RunPlan
-from fast_core.spec import FieldSpec, SpaceSpec
+from fast_core.spec import Column, FieldSpec, SpaceSpec
 from tests.nodes.stage import CARTPOLE
 
 ROWS = 3
@@ -65,6 +65,17 @@ def plan(made: object) -> RunPlan:
 def test_right_answer_is_passed_on_as_it_is() -> None:
     output = ActionOutput(np.zeros((ROWS, 2), np.float32), np.zeros(ROWS, np.float32))
     assert checked(output) is output
+
+
+@pytest.mark.parametrize(
+    ("extra", "got"), [({}, "none"), ({"sur": OBS}, "sur"), ([OBS], "a list"), (None, "None")]
+)
+def test_who_leaves_a_column_out_is_told_which_there_are(extra: object, got: str) -> None:
+    output = ActionOutput(np.zeros((ROWS, 2), np.float32), OBS[:, 0], None, extra)  # type: ignore[arg-type]
+    columns = [Column("sure", (), "float32", writer="policy")]
+    acts = CheckedPolicy(Answers(output), FieldSpec("action", (2,), "float32"), BOX, 0, columns)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"columns\\(\\) of the algorithm says: sure; got {got}"):
+        acts.act(OBS, noise=OBS, explore=True)
 
 
 def test_actions_reach_the_environment_in_the_dtype_of_its_space() -> None:
