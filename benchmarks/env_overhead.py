@@ -23,7 +23,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from benchmarks.measure import alternate, print_result
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import make_batch
-from fast_core.seeding import Role, stream
+from fast_core.system.seeding import Role, stream
 
 TARGET = 0.91  # 0.6 us beside 6.3
 ROWS = 32

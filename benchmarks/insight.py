@@ -37,12 +37,12 @@ from fast_core.dashboard.insight import Insights
 from fast_core.distributed.inproc import InprocHub
 from fast_core.launcher.prepare import make_plan, resolve
 from fast_core.memory import Structure, Trace
+from fast_core.monitor.screens.frame import Frame
+from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import NodeContext
 from fast_core.run.memory import RunMemory
 from fast_core.run.structures import insights, watching
-from fast_core.screens.frame import Frame
-from fast_core.screens.watching import WATCHING, Watching
 from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 TARGET = 0.01  # of the optimizer's time, once a second

@@ -5,8 +5,8 @@
 The same two networks (2x64 on CartPole, 2x256 on Pendulum, whose actions are scaled) once as
 FastLoop's policy file and once as SB3's zip, with first parameters: what they compute takes as
 long as after training. All sides are called in turns in one process on one thread, with one
-observation, without exploration, actions as the environment takes them. Where `fast_core.export`
-and onnxruntime are there, the exported network is called beside them.
+observation, without exploration, actions as the environment takes them. Where
+`fast_core.policy.export` and onnxruntime are there, the exported network is called beside them.
 
 The ratio is that of the latencies on CartPole; ``load_ratio`` that of load times, each from a file
 that the system has in memory to a policy that acts, all imports done. ``first_load_ms`` is that of

@@ -6,7 +6,7 @@ because every process and command of FastLoop imports this package.
 
 import importlib
 
-from fast_core.former import find_by_former_names
+from fast_core.system.former import find_by_former_names
 
 __version__ = "0.1.0"
 

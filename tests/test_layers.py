@@ -13,15 +13,13 @@ SOURCES = {"fast_core": "fast_core", "fast_core.algos": "algos", "fast_core.clie
 
 # Where each module or package stands. A module imports lower numbers, or its own package.
 LEVELS = {
-    "fast_core": 0,  # the empty __init__
+    "fast_core": 2,  # the version, and what is imported when it is asked for
     "fast_core.errors": 0,
-    "fast_core.former": 0,  # modules under their former names
     "fast_core.system": 1,
     "fast_core.spec": 1,
     "fast_core.algorithm": 1,
     "fast_core.metrics": 1,
     "fast_core.events": 2,
-    "fast_core.seeding": 2,
     "fast_core.config": 2,
     "fast_core.callbacks": 3,
     "fast_core.memory": 3,
@@ -29,8 +27,6 @@ LEVELS = {
     "fast_core.distributed": 3,
     "fast_core.envs": 3,
     "fast_core.monitor": 3,
-    "fast_core.screens": 3,
-    "fast_core.export": 3,
     "fast_core.run": 4,
     "fast_core.algos": 4,
     "fast_core.policy": 5,
@@ -73,7 +69,7 @@ OWNERS = {
         "fast_core.launcher.processes.watched",
         "fast_core.integrations.remote",  # what `beside` gives it
         "fast_core.tools.doctor",
-        "fast_core.export.header",  # the C compiler
+        "fast_core.policy.export.header",  # the C compiler
     },
     # The launcher forks from a server of its own; GOPS's scripts ask it for cores.
     "multiprocessing": {"fast_core.clients.gops.script"},
@@ -83,7 +79,7 @@ OWNERS = {
 TENSORS = (
     "fast_core.algos",
     "fast_core.nodes",
-    "fast_core.export",
+    "fast_core.policy.export",
     "fast_core.clients.gops",  # GOPS's own
     "fast_core.integrations.tensors",  # a host's own, imported where it has imported torch
     "fast_core.clients.lightzero",  # LightZero's own
@@ -111,7 +107,7 @@ PARTS = (
     "fast_core.nodes.act",
     "fast_core.nodes.learn",
     "fast_core.nodes.replay",
-    "fast_core.screens.tiles",
+    "fast_core.monitor.screens.tiles",
 )
 KINDS = {"replays", "evaluates", "averages", "keeps_replay", "policy_nodes"}
 COUNTS = {"optimizers", "count", "every_env_steps"}  # compared with one, or with None

@@ -25,7 +25,7 @@ from fast_core.envs.place import VARIABLES
 from fast_core.envs.playing.evaluation import scalar
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import ConfigError
-from fast_core.seeding import EpisodeSeeds, Role, generators_kept
+from fast_core.system.seeding import EpisodeSeeds, Role, generators_kept
 from fast_core.system.surroundings import variables_kept
 
 Env = gymnasium.Env[Any, Any]

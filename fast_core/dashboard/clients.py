@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fast_core.screens.pace import Rhythm
+from fast_core.monitor.screens.pace import Rhythm
 from fast_core.system.decoding import JsonDecoder
 
 Mode = Literal["rgb", "obs", "both"]

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.responses import HTMLResponse, PlainTextResponse
 
-from fast_core.screens.access import TOKEN, is_loopback
+from fast_core.monitor.screens.access import TOKEN, is_loopback
 
 Scope = MutableMapping[str, Any]  # as ASGI has it
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -8,13 +8,13 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from fast_core.memory import StatsColumn, StatsRow
+from fast_core.monitor.screens.frame import Frame
+from fast_core.monitor.screens.tiles import Tile
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import EVALUATOR
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.ledger import balanced_blocks
-from fast_core.screens.frame import Frame
-from fast_core.screens.tiles import Tile
 
 STILL_S = 1.0  # without a step, after which it counts as waiting
 SILENT_S = 2.0  # without a sign of life of its node

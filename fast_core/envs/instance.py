@@ -29,7 +29,7 @@ from fast_core.envs.records import Row, assign, mismatch
 from fast_core.envs.rows import Observations, as_ends, as_reward
 from fast_core.envs.whereabouts import OLD_RESET, Whereabouts
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import Role, draw_seed, seed_global_generators
+from fast_core.system.seeding import Role, draw_seed, seed_global_generators
 
 StepResult = tuple[object, object, object, object, dict[str, Any]]
 Step = Callable[[object], StepResult]

@@ -41,7 +41,7 @@ from fast_core.integrations.remote import Household, Remote
 from fast_core.integrations.results import without_ours
 from fast_core.integrations.statistics import Statistics
 from fast_core.integrations.transport import Parcel
-from fast_core.seeding import Role, draw_seed
+from fast_core.system.seeding import Role, draw_seed
 
 Backend = Literal["inline", "thread", "process"]
 _NUMBERS: dict[Part, int] = {"collector": 0, "learner": 1, "buffer": 2, "evaluator": 3}

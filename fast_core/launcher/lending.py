@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from fast_core.envs.place import VARIABLES
 from fast_core.errors import ConfigError
-from fast_core.seeding import generators_kept
 from fast_core.system import caches, threads
+from fast_core.system.seeding import generators_kept
 from fast_core.system.surroundings import variables_kept
 
 _lent = threading.Lock()

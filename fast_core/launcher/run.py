@@ -49,11 +49,11 @@ from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
 from fast_core.monitor.screen import make_progress
+from fast_core.monitor.screens.access import check_page
 from fast_core.monitor.view import RunSummary
 from fast_core.policy.start import take_start
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.run_state import no_checkpoint
-from fast_core.screens.access import check_page
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 

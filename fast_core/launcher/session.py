@@ -43,11 +43,11 @@ from fast_core.launcher.verdict import Findings, Verdict, judge, remarks
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.screens.served import Served
 from fast_core.monitor.view import RunSummary
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.screens.served import Served
 from fast_core.system import remains
 
 SLOW_LOOK_S = 3.0  # after which it is said what a start waits for

@@ -54,11 +54,11 @@ from fast_core.launcher.shown.scores import Scores, run_end
 from fast_core.memory import StatsRow
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.screens.served import Served, read_served
 from fast_core.run.names import DASHBOARD, METRICS, OPTIMIZER
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Scheduler, Send
 from fast_core.scheduler.statistics import Statistics
-from fast_core.screens.served import Served, read_served
 
 
 class Shell:

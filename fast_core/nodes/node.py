@@ -24,7 +24,7 @@ from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow, Structure
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import SPAN
-from fast_core.seeding import Role, stream
+from fast_core.system.seeding import Role, stream
 from fast_core.system.threads import default_threads
 
 WAIT_LIMIT_S = 1.0

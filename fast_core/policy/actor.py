@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, Blueprint, NoiseSpec, Policy
-from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.seeding import Role, stream
 
 
 class Actor:

@@ -36,9 +36,9 @@ from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.run.changes import evaluated
-from fast_core.seeding import Role, generators_kept
 from fast_core.spec import Branch, EnvironmentSpec, Tree, differences
 from fast_core.system.importing import user_module
+from fast_core.system.seeding import Role, generators_kept
 from fast_core.system.surroundings import expanded, variables_kept
 
 Player = Policy | str | os.PathLike[str] | Callable[[Any], Any]

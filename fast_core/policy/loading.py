@@ -30,8 +30,8 @@ from fast_core.policy.policy import Nonfinite, Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, load
 from fast_core.run.parameters import ParameterPack
-from fast_core.seeding import generators_kept
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.seeding import generators_kept
 from fast_core.system.surroundings import expanded, variables_kept
 from fast_core.system.text import error_text
 

@@ -22,9 +22,9 @@ from fast_core.errors import CheckpointError, ConfigError, PolicyError
 from fast_core.policy.checked import CheckedPolicy, make_policy
 from fast_core.policy.file import Origin, PolicyFile, write_policy
 from fast_core.policy.observations import ObservationReader, usable
-from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
+from fast_core.system.seeding import Role, stream
 from fast_core.system.surroundings import expanded
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ class Policy:
         Raises:
             FastLoopError: There is no such format, or this policy can't be written in it.
         """
-        from fast_core.export import export  # when it is needed, for it takes a while
+        from fast_core.policy.export import export  # when it is needed, for it takes a while
 
         return export(self.config, self.environment, self.file.arrays(), path)
 

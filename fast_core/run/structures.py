@@ -31,6 +31,9 @@ from fast_core.memory import (
     WeightBoard,
     reserve_of,
 )
+from fast_core.monitor.screens.frame import FrameLayout
+from fast_core.monitor.screens.tiles import tiles
+from fast_core.monitor.screens.watching import WATCHING, watching_words
 from fast_core.run.columns import (
     Fields,
     batch_fields,
@@ -57,9 +60,6 @@ from fast_core.run.mail import (
 from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
-from fast_core.screens.frame import FrameLayout
-from fast_core.screens.tiles import tiles
-from fast_core.screens.watching import WATCHING, watching_words
 from fast_core.spec import FieldSpec
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
@@ -214,7 +214,7 @@ def of_tiles(plan: RunPlan) -> Iterator[Structure]:
 
 
 def watching(plan: RunPlan) -> Structure:
-    """Where a viewer says what it wants to see (`fast_core.screens.watching.Watching`).
+    """Where a viewer says what it wants to see (`fast_core.monitor.screens.watching.Watching`).
 
     A node that watches yields it in `Node.structures`, and names it in ``writes``.
     """

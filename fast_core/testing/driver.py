@@ -10,7 +10,7 @@ import numpy as np
 from fast_core.envs import EnvBatch
 from fast_core.envs.masks import random_action
 from fast_core.errors import ContractBroken
-from fast_core.seeding import Role, stream
+from fast_core.system.seeding import Role, stream
 
 UNTOUCHED = 99  # what arrays hold that a step has to write
 

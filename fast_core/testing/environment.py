@@ -13,7 +13,7 @@ from fast_core.envs import EnvBatch, FinishedEpisodes, make_batch
 from fast_core.envs.instance import Instance
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ContractBroken
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from fast_core.testing.driver import Driver, same
 from fast_core.testing.remains import Remains
 

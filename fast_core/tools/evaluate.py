@@ -19,12 +19,12 @@ from fast_core.envs.place import Place
 from fast_core.envs.playing.rendering import Mode, drawing, explained
 from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
+from fast_core.monitor.screens.picture import as_text
 from fast_core.policy.episodes import Episodes
 from fast_core.policy.evaluation import Playing, Setting, setting_of
 from fast_core.policy.loading import load_policy
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
-from fast_core.screens.picture import as_text
 from fast_core.system import threads
 from fast_core.system.surroundings import write_result
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.export import check_target, write
 from fast_core.policy import load_policy
+from fast_core.policy.export import check_target, write
 from fast_core.system.surroundings import write_result
 from fast_core.tools.unwinding import unwinding
 

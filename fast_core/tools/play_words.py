@@ -9,7 +9,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.making import Env, make_env
 from fast_core.envs.playing.rendering import drawing
 from fast_core.errors import ConfigError
-from fast_core.screens.picture import as_text
+from fast_core.monitor.screens.picture import as_text
 
 INTERRUPTED = 130
 

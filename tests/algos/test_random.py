@@ -12,8 +12,8 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from fast_core.algorithm import PolicySetup
 from fast_core.algos.random.config import RandomConfig
 from fast_core.envs.spaces import action_spec
-from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.system.seeding import Role, stream
 
 ROWS = 4000
 PLAIN = SpaceSpec("box", (2,), "float32", low=(0.0,), high=(1.0,))

@@ -13,7 +13,7 @@ from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.instance import Instance
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 from tests.conformance.test_env_batch import Maker, in_turn, make, vectorised
 from tests.envs.driver import Driver, random_actions, toy
 from tests.envs.vector_toys import with_vector_form

@@ -20,7 +20,7 @@ from fast_core.envs.stepping.batch_state import BatchState, encode_state
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form

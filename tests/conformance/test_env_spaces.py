@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.conformance.test_env_batch import ADAPTERS, in_turn
 from tests.envs.driver import Driver, same, toy
 

@@ -21,7 +21,7 @@ from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.conformance.test_env_batch import vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.vector_toys import with_vector_form

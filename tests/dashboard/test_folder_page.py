@@ -20,7 +20,7 @@ from fast_core.dashboard.folder_page import IDLE_S, MOST_OPEN, FolderPage
 from fast_core.dashboard.overview import Overview
 from fast_core.dashboard.security import Access, Guard
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.screens.served import Served
+from fast_core.monitor.screens.served import Served
 from tests.dashboard.asking import Answer, Link, ask
 from tests.tools.made_runs import made_run
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fast_core.screens.access import TOKEN
-from fast_core.screens.served import read_served
+from fast_core.monitor.screens.access import TOKEN
+from fast_core.monitor.screens.served import read_served
 from tests.dashboard.browser import ELSEWHERE, Visit
 from tests.dashboard.conftest import Visiting
 from tests.process.harness import Launched, Workplace, eventually

@@ -10,7 +10,7 @@ import pytest
 from fast_core.config import DashboardConfig
 from fast_core.dashboard.node import Dashboard
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.screens.served import Served
+from fast_core.monitor.screens.served import Served
 from tests.nodes.stage import Stage, make_config
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
 from fast_core.envs.masks import random_action
-from fast_core.seeding import Role, stream
+from fast_core.system.seeding import Role, stream
 from fast_core.testing.driver import Driver as Driver
 from fast_core.testing.driver import same as same
 

@@ -14,7 +14,7 @@ from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.envs.driver import Driver, random_actions, same
 from tests.forms import slow_but
 

@@ -11,7 +11,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.instance import Instance
 from fast_core.envs.whereabouts import action_text
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 from tests.envs.driver import toy
 from tests.envs.toy import Counter
 

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from fast_core.screens.served import Served, read_served
+from fast_core.monitor.screens.served import Served, read_served
 from tests.dashboard.served import ack, picture_of
 from tests.process.harness import TOY, Launched, Workplace, digests, eventually
 

@@ -10,9 +10,9 @@ import msgspec
 
 from fast_core.dashboard.insight import Insights
 from fast_core.memory import Structure
+from fast_core.monitor.screens.frame import Frame
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import INSIGHTS, insights
-from fast_core.screens.frame import Frame
 from tests.process.viewing import Viewer
 
 

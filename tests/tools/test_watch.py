@@ -16,7 +16,7 @@ import pytest
 from fast_core.dashboard.serving import url_of
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.screens.served import Served, now_served
+from fast_core.monitor.screens.served import Served, now_served
 from fast_core.tools.watch import folder_at, shown, stay, watch
 from tests.tools.made_runs import made_run
 

@@ -16,7 +16,7 @@ from fast_core.envs.playing.runner import Act, Ending, Playing, Recorder, Runner
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 
 
 class EpisodeRunner(Runner):

@@ -13,8 +13,8 @@ from fast_core.algorithm import Array
 from fast_core.config import Values
 from fast_core.envs.drawing.drawable import Drawable, Present
 from fast_core.envs.frames import FrameStack
-from fast_core.seeding import Role
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.seeding import Role
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
 Ending = Literal["terminated", "truncated", "cut", "no_reward", "nonfinite"]

@@ -14,7 +14,7 @@ from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.playing.runner import Act, Ending, Playing, Runner
 from fast_core.envs.records import leaf_of
 from fast_core.envs.stepping.vector_batch import VectorBatch
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 
 
 class VectorEpisodes(Runner):

@@ -30,8 +30,8 @@ from fast_core.envs.stepping.open_episodes import OpenEpisodes, progress_words
 from fast_core.envs.stepping.repeating import Repetition
 from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
 from fast_core.spec import Column, EnvironmentSpec
+from fast_core.system.seeding import EpisodeSeeds, Role
 
 Flags = NDArray[np.bool_]
 

@@ -21,7 +21,7 @@ from fast_core.envs.stepping.batch_state import OpenEpisode
 from fast_core.envs.stepping.open_episodes import ProgressWord
 from fast_core.envs.stepping.repeating import Repetition, not_repeated
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 
 _ENV = int(ProgressWord.ENV)
 

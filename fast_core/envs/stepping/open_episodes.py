@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 
 from fast_core.envs.drawing.drawable import Present
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 
 ALL_ENVS = -1
 

@@ -25,7 +25,7 @@ from fast_core.envs.stepping.open_episodes import ALL_ENVS, ProgressWord
 from fast_core.envs.stepping.repeating import Repetition, not_repeated
 from fast_core.envs.whereabouts import BatchWhereabouts
 from fast_core.errors import ConfigError
-from fast_core.seeding import (
+from fast_core.system.seeding import (
     Role,
     children_seeded,
     draw_seed,

@@ -12,8 +12,8 @@ from fast_core.envs.playing.rendering import drawing, explained
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.probe import probe, probed
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import Role, draw_seed
 from fast_core.spec import EnvironmentSpec, differences
+from fast_core.system.seeding import Role, draw_seed
 
 
 def probe_all(

@@ -16,8 +16,8 @@ from fast_core.envs.masks import random_action
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.short_look import ShortLook
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import Role, draw_seed, stream
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.seeding import Role, draw_seed, stream
 
 _STEPS = 30
 

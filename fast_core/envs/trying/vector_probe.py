@@ -19,8 +19,8 @@ from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.short_look import ShortLook
 from fast_core.errors import ConfigError
-from fast_core.seeding import Role, stream
 from fast_core.spec import EnvironmentSpec
+from fast_core.system.seeding import Role, stream
 
 _ENVS = 2
 _STEPS = 30

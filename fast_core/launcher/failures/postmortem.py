@@ -8,7 +8,7 @@ from fast_core.memory.stats import StatsSnapshot
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 
 
 def describe_death(

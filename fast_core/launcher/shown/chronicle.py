@@ -17,10 +17,10 @@ from fast_core.monitor.journal import EventJournal, Fact
 from fast_core.monitor.log_lines import NodeLogs
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.monitor.screens.access import others_read
+from fast_core.monitor.screens.served import Served
 from fast_core.monitor.view import RunSummary
 from fast_core.run.names import OPTIMIZER
-from fast_core.screens.access import others_read
-from fast_core.screens.served import Served
 
 # The scheduler's decisions that say that every node is ready.
 BEGIN = ("start", "resume")

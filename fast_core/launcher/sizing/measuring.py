@@ -31,7 +31,7 @@ from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.mail import Request
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 from fast_core.system.threads import default_threads, set_threads
 
 STEP_S, ACT_S, HANDOVER_S = 0.4, 0.25, 0.3

@@ -14,11 +14,11 @@ from fast_core.envs.playing.runner import Runner
 from fast_core.errors import FastLoopError
 from fast_core.events import Evaluate
 from fast_core.memory import StatsColumn
+from fast_core.monitor.screens.picture import smaller
 from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.actor import Actor
 from fast_core.run.changes import evaluated
-from fast_core.screens.picture import smaller
 
 FOLDER = "videos"
 KEY = "evaluation.video_every"

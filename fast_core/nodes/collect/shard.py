@@ -24,11 +24,11 @@ from fast_core.nodes.node import NodeState
 from fast_core.nodes.show.camera import Studio
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.seeding import Role, load_stream, save_stream, stream
 from fast_core.spec import written_by
 from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import read_large
+from fast_core.system.seeding import Role, load_stream, save_stream, stream
 
 # Members of enumerations cost more than the stores.
 _STATE, _STEP = int(StatsColumn.STATE), int(StatsColumn.STEP)

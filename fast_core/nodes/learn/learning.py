@@ -14,6 +14,7 @@ from fast_core.algorithm import Algorithm, Beginning, Changeable
 from fast_core.config import Values
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import Change, Changed, Saved, SnapshotTaken
+from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
@@ -28,7 +29,6 @@ from fast_core.policy.start import (
 from fast_core.run.changes import with_changes
 from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
 from fast_core.run.structures import INSIGHTS
-from fast_core.screens.watching import WATCHING
 from fast_core.system.durable import write_durably
 from fast_core.system.text import error_text
 from fast_core.system.threads import set_threads

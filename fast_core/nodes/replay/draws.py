@@ -26,7 +26,7 @@ from fast_core.run.columns import later_columns
 from fast_core.run.mail import Carried
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.seeding import Role, sequence
+from fast_core.system.seeding import Role, sequence
 
 Answers = tuple[Result | None, ...]  # of one step, by rank
 CarriedBoxes = list[list[Mailbox[Carried]]]  # of a group, by rank and place

@@ -9,7 +9,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.envs.drawing.classic_pictures import drawn_small
 from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
-from fast_core.screens.picture import as_picture
+from fast_core.monitor.screens.picture import as_picture
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "MountainCarContinuous-v0", "Acrobot-v1"])

@@ -16,7 +16,7 @@ from fast_core.envs.instance import Instance
 from fast_core.envs.making import make_env
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 
 
 class Leaving(gymnasium.Env[Any, Any]):

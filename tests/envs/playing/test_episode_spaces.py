@@ -12,7 +12,7 @@ from gymnasium.wrappers import FrameStackObservation
 from fast_core.envs.masks import valid_action
 from fast_core.envs.playing.episodes import EpisodeRunner
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.envs.driver import toy
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.playing.episodes import EpisodeRunner
 from fast_core.errors import EnvironmentFailed
-from fast_core.seeding import EpisodeSeeds, Role
+from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.envs.driver import toy
 from tests.envs.toy import Counter
 

@@ -14,7 +14,7 @@ from fast_core.envs.playing.rendering import drawing
 from fast_core.envs.playing.runner import Runner
 from fast_core.envs.playing.vector_episodes import VectorEpisodes
 from fast_core.envs.stepping.vector_batch import VectorBatch
-from fast_core.seeding import Role
+from fast_core.system.seeding import Role
 from tests.envs.driver import toy
 from tests.envs.vector_toys import with_vector_form
 

@@ -12,7 +12,7 @@ import pytest
 
 from fast_core.launcher.shown.chronicle import Chronicle
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.screens.served import Served
+from fast_core.monitor.screens.served import Served
 from tests.tools.made_runs import made_run
 
 

@@ -13,9 +13,9 @@ from fast_core.config import EnvironmentConfig, EvaluationConfig, MetricsConfig,
 from fast_core.envs.instance import Instance
 from fast_core.envs.trying.probe import probe
 from fast_core.events import Evaluate, Evaluated
+from fast_core.monitor.screens.picture import smaller
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.act.filming import GIF_WIDTH
-from fast_core.screens.picture import smaller
 from tests.envs.driver import toy
 from tests.envs.toy import Lone
 from tests.nodes.stage import Stage, drain, make_config

@@ -11,9 +11,9 @@ import pytest
 
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
-from fast_core.screens import access
-from fast_core.screens.access import TOKEN, check_page, is_loopback, made_token, others_read
-from fast_core.screens.served import Served, read_served
+from fast_core.monitor.screens import access
+from fast_core.monitor.screens.access import TOKEN, check_page, is_loopback, made_token, others_read
+from fast_core.monitor.screens.served import Served, read_served
 
 SECRET = "0123456789abcdef"
 

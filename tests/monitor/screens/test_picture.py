@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from fast_core.screens.picture import NoPicture, as_drawn, as_picture
+from fast_core.monitor.screens.picture import NoPicture, as_drawn, as_picture
 
 
 @pytest.mark.parametrize(

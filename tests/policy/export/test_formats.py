@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from fast_core.export import Exported, write
-from fast_core.export.c_names import DTYPES, number_type, observation_type
 from tests.export.cases import CASES, Case, answers, observations, parts, states
+
+from fast_core.policy.export import Exported, write
+from fast_core.policy.export.c_names import DTYPES, number_type, observation_type
 from tests.forms import slow_but
 
 Answer = Callable[[list[np.ndarray]], list[np.ndarray]]

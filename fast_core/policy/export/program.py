@@ -16,7 +16,7 @@ from torch.export import Dim, ExportedProgram
 from fast_core.algorithm import Array
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ExportError
-from fast_core.export.samples import Sample
+from fast_core.policy.export.samples import Sample
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.text import error_text
 

@@ -21,7 +21,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from fast_core.export.c_formulas import DEFAULTS, FUNCTIONS, TYPES, formula
+from fast_core.policy.export.c_formulas import DEFAULTS, FUNCTIONS, TYPES, formula
 
 CALL = re.compile(rf"\b({'|'.join(FUNCTIONS)})\(")
 DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")

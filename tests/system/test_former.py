@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fast_core.former import MOVED
+from fast_core.system.former import MOVED
 
 
 @pytest.mark.parametrize("former", [name for name in MOVED if ".envs." in name])

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from fast_core.screens.pace import Pace
+from fast_core.monitor.screens.pace import Pace
 
 MS, S = 1_000_000, 1_000_000_000
 

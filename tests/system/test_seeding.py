@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_core.seeding import (
+from fast_core.system.seeding import (
     EpisodeSeeds,
     Role,
     draw_seed,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.screens.access import with_token
+from fast_core.monitor.screens.access import with_token
 from fast_core.system.decoding import from_json
 from fast_core.system.regular_file import read_regular
 

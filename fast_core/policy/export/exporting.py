@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from fast_core.algorithm import Array
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ExportError
-from fast_core.export.c_names import identifier, signature
-from fast_core.export.interface import Interface, make_interface
-from fast_core.export.samples import TOLERANCE, Reference, draw
+from fast_core.policy.export.c_names import identifier, signature
+from fast_core.policy.export.interface import Interface, make_interface
+from fast_core.policy.export.samples import TOLERANCE, Reference, draw
 from fast_core.spec import EnvironmentSpec
 from fast_core.system.surroundings import expanded
 
 if TYPE_CHECKING:
-    from fast_core.export.formats import Format, Job
+    from fast_core.policy.export.formats import Format, Job
 
 SUFFIXES = {
     ".onnx": "ONNX",
@@ -103,8 +103,8 @@ def write(
             "`pip install torch`; a policy itself acts without."
         )
     tell("loading torch")  # which takes a second or two
-    from fast_core.export.formats import FORMATS, Job, UnknownOperation
-    from fast_core.export.program import make_module
+    from fast_core.policy.export.formats import FORMATS, Job, UnknownOperation
+    from fast_core.policy.export.program import make_module
 
     module = make_module(config, environment, parameters)
     origins = getattr(module, "observation_origins", {})

@@ -3,6 +3,6 @@
 Importing this imports no torch; `export` does.
 """
 
-from fast_core.export.exporting import Exported, check_target, export, write
+from fast_core.policy.export.exporting import Exported, check_target, export, write
 
 __all__ = ["Exported", "check_target", "export", "write"]

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from fast_core.errors import ExportError
-from fast_core.export.interface import STATE, Interface
+from fast_core.policy.export.interface import STATE, Interface
 from fast_core.spec import SpaceSpec
 
 # Beyond them a whole number may be rounded to another one.

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.export.test_formats import build
 
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.export import export
-from tests.export.test_formats import build
+from fast_core.policy.export import export
 from tests.nodes.stage import CARTPOLE
 
 ROOT = Path(__file__).parents[2]

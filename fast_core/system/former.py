@@ -12,6 +12,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
+    "fast_core.export": "fast_core.policy.export",
+    "fast_core.screens": "fast_core.monitor.screens",
+    "fast_core.seeding": "fast_core.system.seeding",
     "fast_core.integrations.gops": "fast_core.clients.gops",
     "fast_core.integrations.lightzero": "fast_core.clients.lightzero",
     "fast_core.envs.batch": "fast_core.envs.stepping.batch",

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from fast_core import __version__
 from fast_core.algorithm import Array
 from fast_core.errors import ExportError
-from fast_core.export.c_code import INDENT, Translation, copied_into, decomposed
-from fast_core.export.c_names import (
+from fast_core.policy.export.c_code import INDENT, Translation, copied_into, decomposed
+from fast_core.policy.export.c_names import (
     DTYPES,
     identifier,
     number_type,
@@ -29,9 +29,9 @@ from fast_core.export.c_names import (
     signature,
     sizes,
 )
-from fast_core.export.interface import STATE, Interface, Port
-from fast_core.export.program import make_program, quiet
-from fast_core.export.samples import Answer, Sample
+from fast_core.policy.export.interface import STATE, Interface, Port
+from fast_core.policy.export.program import make_program, quiet
+from fast_core.policy.export.samples import Answer, Sample
 
 COMPILERS = ("cc", "gcc", "clang")
 WIDTH = 92

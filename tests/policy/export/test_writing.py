@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.export.cases import CASES, FIVE, Case, box, ppo
+from tests.export.cases import discrete as choice
+from tests.export.own import PARAMETERS, Module, own
+from tests.export.test_formats import build
 from torch import Tensor, nn
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ExportError
-from fast_core.export import check_target, export, write
-from fast_core.export import formats as formats_module
-from fast_core.export import header as header_module
-from fast_core.export.interface import make_interface
-from fast_core.export.samples import TOLERANCE, Reference, draw
+from fast_core.policy.export import check_target, export, write
+from fast_core.policy.export import formats as formats_module
+from fast_core.policy.export import header as header_module
+from fast_core.policy.export.interface import make_interface
+from fast_core.policy.export.samples import TOLERANCE, Reference, draw
 from fast_core.spec import EnvironmentSpec
-from tests.export.cases import CASES, FIVE, Case, box, ppo
-from tests.export.cases import discrete as choice
-from tests.export.own import PARAMETERS, Module, own
-from tests.export.test_formats import build
 from tests.forms import slow_but
 
 
@@ -166,7 +166,7 @@ def test_module_that_depends_on_the_number_of_rows_is_refused(tmp_path: Path) ->
 def test_missing_torch_is_told_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fast_core.export.exporting.find_spec", lambda name: None)
+    monkeypatch.setattr("fast_core.policy.export.exporting.find_spec", lambda name: None)
     said = refused(tmp_path, "p.h", own(torch.tanh))
     assert said.startswith("a .h file is made with torch") and "`pip install torch`" in said
 

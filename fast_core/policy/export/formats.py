@@ -14,11 +14,11 @@ from torch import nn
 
 from fast_core.algorithm import Array
 from fast_core.errors import ExportError
-from fast_core.export.c_code import UnknownInC
-from fast_core.export.header import find_compiler, open_header, write_header
-from fast_core.export.interface import Interface
-from fast_core.export.program import arrays, first_line, make_program, quiet, tensors
-from fast_core.export.samples import Answer, Sample
+from fast_core.policy.export.c_code import UnknownInC
+from fast_core.policy.export.header import find_compiler, open_header, write_header
+from fast_core.policy.export.interface import Interface
+from fast_core.policy.export.program import arrays, first_line, make_program, quiet, tensors
+from fast_core.policy.export.samples import Answer, Sample
 from fast_core.system.extras import to_install
 
 METADATA = "fastloop"  # under which files hold `Interface.metadata`
