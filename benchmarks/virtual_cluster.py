@@ -17,17 +17,15 @@ from dataclasses import dataclass, field
 
 from fast_core.events import (
     Collect,
-    EndRun,
     Event,
-    LauncherEvent,
     NodeExited,
     Ready,
-    Respawn,
     RolloutOrder,
     RolloutReady,
     Train,
     Trained,
 )
+from fast_core.events.launching import EndRun, LauncherEvent, Respawn
 from fast_core.scheduler import Budget, Scheduler, SchedulerSettings
 
 ROWS, UPDATES = 1024, 4

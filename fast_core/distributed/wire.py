@@ -11,15 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from fast_core.errors import TransportError
-from fast_core.events import (
-    Command,
-    Envelope,
-    Event,
-    Message,
-    UserMessage,
-    WireCommand,
-    WireEvent,
-)
+from fast_core.events import Command, Envelope, Event, Message, UserMessage, WireCommand, WireEvent
 from fast_core.system.decoding import MsgpackDecoder
 
 PROTOCOL_VERSION = 1

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable
 
 from fast_core.distributed.channel import Hub
-from fast_core.events import Command, EndRun, Event, LauncherEvent
+from fast_core.events import Command, Event
+from fast_core.events.launching import EndRun, LauncherEvent
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import SchedulerSettings, Send

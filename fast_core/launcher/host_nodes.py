@@ -14,7 +14,8 @@ import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import NodeFailed
-from fast_core.events import Failed, NodeExited, Respawn
+from fast_core.events import Failed, NodeExited
+from fast_core.events.launching import Respawn
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.processes.start import NodeStart

@@ -18,7 +18,8 @@ from fast_core.distributed.inproc import InprocHub
 from fast_core.envs.trying.fitting import probe_all
 from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.events import Event, Failed, LogLine, Ready, Restoring, StopRequested
+from fast_core.events import Event, Failed, LogLine, Ready, Restoring
+from fast_core.events.launching import StopRequested
 from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources

@@ -14,30 +14,32 @@ from typing import cast
 from fast_core.distributed.channel import Hub
 from fast_core.errors import TransportError
 from fast_core.events import (
-    AbandonCheckpoint,
     Command,
-    CommitCheckpoint,
-    Decision,
-    EndRun,
     Evaluated,
     Event,
     Failed,
     Figures,
     Finish,
-    LauncherCommand,
-    LauncherEvent,
     LogLine,
     NodeExited,
     Ready,
-    Respawn,
     Restoring,
-    Retire,
     RolloutReady,
     Save,
     Saved,
     Stop,
-    Tick,
     Trained,
+)
+from fast_core.events.launching import (
+    AbandonCheckpoint,
+    CommitCheckpoint,
+    Decision,
+    EndRun,
+    LauncherCommand,
+    LauncherEvent,
+    Respawn,
+    Retire,
+    Tick,
 )
 from fast_core.launcher.checkpoints.saving import Saving
 from fast_core.launcher.checkpoints.store import CheckpointStore

@@ -20,16 +20,8 @@ import setproctitle
 
 from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.errors import TransportError
-from fast_core.events import (
-    Command,
-    Envelope,
-    Failed,
-    LauncherCommand,
-    NodeExited,
-    Ready,
-    Respawn,
-    Stop,
-)
+from fast_core.events import Command, Envelope, Failed, NodeExited, Ready, Stop
+from fast_core.events.launching import LauncherCommand, Respawn
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
 from fast_core.launcher.places.host_link import FIGURES_S, HostLink

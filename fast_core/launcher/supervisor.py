@@ -13,7 +13,8 @@ import msgspec
 
 from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import NodeFailed, TransportError
-from fast_core.events import Failed, NodeExited, Respawn, StopRequested
+from fast_core.events import Failed, NodeExited
+from fast_core.events.launching import Respawn, StopRequested
 from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fast_core import events
+from fast_core.events import launching
 from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.decisions import (
@@ -48,7 +49,7 @@ class Scheduler:
         """
         self._life = Life(settings, None if state is None else SavedState(state))
 
-    def handle(self, event: events.Event | events.LauncherEvent, now_s: float) -> list[Send]:
+    def handle(self, event: events.Event | launching.LauncherEvent, now_s: float) -> list[Send]:
         """Take one event at the time ``now_s``; returns what is to be sent, in order."""
         run = self._life
         run.now_s = now_s
@@ -66,7 +67,7 @@ class Scheduler:
                 advance(run)
         return run.take_outbox()
 
-    def survives(self, event: events.Event | events.LauncherEvent) -> bool:
+    def survives(self, event: events.Event | launching.LauncherEvent) -> bool:
         """Whether the run goes on although this event says that a node is gone."""
         run = self._life
         if not isinstance(event, events.NodeExited) or run.ended:
@@ -77,7 +78,7 @@ class Scheduler:
             return False
         return run.restarts.knows(event) or run.restarts.survives(event)
 
-    def spares(self, event: events.Event | events.LauncherEvent) -> bool:
+    def spares(self, event: events.Event | launching.LauncherEvent) -> bool:
         """Whether this is about a node that is no part of the run, not yet or not any more."""
         if self._life.ended or not isinstance(event, events.Failed | events.NodeExited):
             return False
@@ -128,7 +129,7 @@ def _earlier(at_s: float | None, other_s: float | None) -> float | None:
     return at_s
 
 
-def _dispatch(run: Life, event: events.Event | events.LauncherEvent) -> None:
+def _dispatch(run: Life, event: events.Event | launching.LauncherEvent) -> None:
     fault = _users_fault(run, event)
     if fault is not None:
         _fail_for(run, event, fault)
@@ -139,7 +140,7 @@ def _dispatch(run: Life, event: events.Event | events.LauncherEvent) -> None:
         run.counters.stale += 1
 
 
-def _users_fault(run: Life, event: events.Event | events.LauncherEvent) -> str | None:
+def _users_fault(run: Life, event: events.Event | launching.LauncherEvent) -> str | None:
     """What is wrong with what a user's node says; nobody would ever answer it.
 
     The same of a node of FastLoop's own may be late news of one that died.
@@ -183,7 +184,7 @@ def _is_awaited(run: Life, node: str) -> bool:
     return node in run.awaited or run.restarts.awaits(node) or run.optional.awaits(node)
 
 
-def _fail_for(run: Life, event: events.Event | events.LauncherEvent, fault: str) -> None:
+def _fail_for(run: Life, event: events.Event | launching.LauncherEvent, fault: str) -> None:
     """A node broke its contract: that ends the run, unless it goes on without the node anyway."""
     node = getattr(event, "node", "")
     if node not in run.optional.names:
@@ -352,7 +353,7 @@ def _evaluated(run: Life, event: events.Evaluated) -> bool:
     evaluations.evaluated(event)
     run.decide("evaluated", f"request {event.request}: {evaluations.result_text()}")
     if evaluations.telling:
-        run.send(LAUNCHER, events.Tell("evaluation"))
+        run.send(LAUNCHER, launching.Tell("evaluation"))
     return True
 
 
@@ -364,7 +365,7 @@ def _saved(run: Life, event: events.Saved) -> bool:
     return True
 
 
-def _checkpoint_written(run: Life, event: events.CheckpointWritten) -> bool:
+def _checkpoint_written(run: Life, event: launching.CheckpointWritten) -> bool:
     if not run.checkpoints.expects_written(event):
         return False
     abandoned = run.checkpoints.written(event)
@@ -372,20 +373,20 @@ def _checkpoint_written(run: Life, event: events.CheckpointWritten) -> bool:
     if abandoned is None:
         run.decide("checkpoint written", f"number {event.checkpoint}")
     if run.checkpoints.cut is Cut.TELLING:
-        run.send(LAUNCHER, events.Tell("checkpoint"))
+        run.send(LAUNCHER, launching.Tell("checkpoint"))
     return True
 
 
 def _tell_launcher(
-    run: Life, command: events.CommitCheckpoint | events.AbandonCheckpoint | None
+    run: Life, command: launching.CommitCheckpoint | launching.AbandonCheckpoint | None
 ) -> None:
     if command is not None:
         run.send(LAUNCHER, command)
-    if isinstance(command, events.AbandonCheckpoint):
+    if isinstance(command, launching.AbandonCheckpoint):
         run.decide("checkpoint failed", f"number {command.checkpoint}: {command.error}")
 
 
-def _stop_requested(run: Life, event: events.StopRequested) -> None:
+def _stop_requested(run: Life, event: launching.StopRequested) -> None:
     again = run.ending is not None and run.ending.reason == "interrupted"
     can_save = run.checkpoints.configured and run.progress.tickets > 0
     if again or not event.save or not can_save or run.began_s is None:
@@ -399,7 +400,7 @@ def _stop_requested(run: Life, event: events.StopRequested) -> None:
     run.decide("stop", f"{event.reason}; saving first")
 
 
-def _told(run: Life, event: events.Told) -> None:
+def _told(run: Life, event: launching.Told) -> None:
     match event.moment:
         case "start":
             run.telling_start = False
@@ -411,7 +412,7 @@ def _told(run: Life, event: events.Told) -> None:
         _do_what_was_asked(run, asked)
 
 
-def _do_what_was_asked(run: Life, asked: events.Asked) -> None:
+def _do_what_was_asked(run: Life, asked: launching.Asked) -> None:
     checkpoints = run.checkpoints
     for key, value in asked.changes.items():
         run.changes.ask(key, value, f"asked for by {asked.by}")
@@ -488,7 +489,7 @@ def _left(run: Life, event: events.Left) -> bool:
     return expected
 
 
-def _tick(run: Life, event: events.Tick) -> None:
+def _tick(run: Life, event: launching.Tick) -> None:
     check_start_timeout(run)
     check_standstill(run, event.idle_since_s)
 
@@ -505,23 +506,23 @@ _HANDLERS: dict[type[Any], Callable[[Life, Any], bool | None]] = {
     events.Changed: lambda run, event: run.changes.changed(event),
     events.Noted: lambda run, event: run.checkpoints.noted(event),
     events.Saved: _saved,
-    events.CheckpointWritten: _checkpoint_written,
-    events.Acted: lambda run, event: run.acting.acted(event),
+    launching.CheckpointWritten: _checkpoint_written,
+    launching.Acted: lambda run, event: run.acting.acted(event),
     events.Left: _left,
     events.Restoring: _restoring,
     events.Ready: _ready,
     events.NodeExited: _exited,
     events.Failed: _failed,
-    events.StopRequested: _stop_requested,
-    events.Told: _told,
-    events.ScaleRequested: scaling.scale,
-    events.Requested: lambda run, event: _do_what_was_asked(run, event.asked),
-    events.Tick: _tick,
+    launching.StopRequested: _stop_requested,
+    launching.Told: _told,
+    launching.ScaleRequested: scaling.scale,
+    launching.Requested: lambda run, event: _do_what_was_asked(run, event.asked),
+    launching.Tick: _tick,
     events.Late: lambda run, event: False,
 }
 
 
-def _after_the_end(run: Life, event: events.Event | events.LauncherEvent) -> None:
+def _after_the_end(run: Life, event: events.Event | launching.LauncherEvent) -> None:
     if isinstance(event, events.NodeExited) and not event.cause:
         return  # it had been told to stop
     if isinstance(event, events.Failed | events.NodeExited):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fast_core import events
+from fast_core.events import launching
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
@@ -46,16 +47,16 @@ def begin(run: Life) -> None:
             run.send(node, envelope)
     if "start" in settings.moments:
         run.telling_start = True
-        run.send(LAUNCHER, events.Tell("start"))
+        run.send(LAUNCHER, launching.Tell("start"))
 
 
 def advance(run: Life) -> None:
     """Do everything that the present state allows; costs O(1) when that is nothing."""
     for node, life in run.restarts.take_due(run.now_s):
         begins = run.ledger.parked(node)
-        run.send(LAUNCHER, events.Respawn(node, life, begins, run.changes.values))
+        run.send(LAUNCHER, launching.Respawn(node, life, begins, run.changes.values))
     for node, life in run.optional.take_due(run.now_s):
-        run.send(LAUNCHER, events.Respawn(node, life, (), run.changes.values))
+        run.send(LAUNCHER, launching.Respawn(node, life, (), run.changes.values))
     if run.began_s is None or (run.telling_start and run.ending is None):
         return
     if run.ending is None:
@@ -321,7 +322,9 @@ def _save(run: Life) -> None:
     version, env_steps = progress.version, progress.env_steps
     save = run.checkpoints.start(run.progress, nodes)
     state = run.state()  # its number is part of it
-    run.checkpoints.shows(events.CommitCheckpoint(save.checkpoint, version, env_steps, (), state))
+    run.checkpoints.shows(
+        launching.CommitCheckpoint(save.checkpoint, version, env_steps, (), state)
+    )
     for node in nodes:
         run.send(node, save)
     run.decide(

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fast_core import events
+from fast_core.events import launching
 
 PATIENCE, FIRST_PATIENCE = 20.0, 2.0
 PAUSE_S = 2.0  # whoever looks so much too late was paused
@@ -24,7 +25,7 @@ NAMED = 5  # debts that a message names
 _COMES = frozenset(
     {
         events.Changed,
-        events.CheckpointWritten,
+        launching.CheckpointWritten,
         events.Evaluated,
         events.Followed,
         events.Left,
@@ -34,7 +35,7 @@ _COMES = frozenset(
         events.RolloutReady,
         events.Saved,
         events.SnapshotTaken,
-        events.Told,
+        launching.Told,
         events.Trained,
         events.Transformed,
     }
@@ -71,7 +72,7 @@ class Standstill:
         self._seen: set[type[object]] = set()
         self._told = False
 
-    def take(self, event: events.Event | events.LauncherEvent, now_s: float) -> None:
+    def take(self, event: events.Event | launching.LauncherEvent, now_s: float) -> None:
         """Take note of what came."""
         kind = type(event)
         if self._first_s is None or kind not in _COMES:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import PolicyConfig
-from fast_core.events import Acted
+from fast_core.events.launching import Acted
 from fast_core.launcher.acting_times import INTERVAL_S, ActingTimes
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import NodeState

@@ -18,15 +18,8 @@ from fast_core.config import (
     SupervisionConfig,
 )
 from fast_core.errors import TransportError
-from fast_core.events import (
-    Command,
-    Failed,
-    NodeExited,
-    Ready,
-    Respawn,
-    ScaleRequested,
-    Stop,
-)
+from fast_core.events import Command, Failed, NodeExited, Ready, Stop
+from fast_core.events.launching import Respawn, ScaleRequested
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display

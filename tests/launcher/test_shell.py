@@ -10,21 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.errors import TransportError
-from fast_core.events import (
+from fast_core.events import Collect, Command, Failed, NodeExited, Ready, Save, Saved, Stop, Trained
+from fast_core.events.launching import (
     AbandonCheckpoint,
     CheckpointWritten,
-    Collect,
-    Command,
     CommitCheckpoint,
     Decision,
     EndRun,
-    Failed,
-    NodeExited,
-    Ready,
-    Save,
-    Saved,
-    Stop,
-    Trained,
 )
 from fast_core.launcher import shell as module
 from fast_core.launcher.listener import Listener, NewRun

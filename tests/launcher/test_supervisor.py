@@ -17,7 +17,8 @@ import pytest
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
-from fast_core.events import EndRun, Failed, Respawn, Restoring
+from fast_core.events import Failed, Restoring
+from fast_core.events.launching import EndRun, Respawn
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes import beginning as module
 from fast_core.launcher.processes.beginning import PROBE, ask_probe, await_answer, await_started

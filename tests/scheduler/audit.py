@@ -12,15 +12,10 @@ from collections import Counter, deque
 from fractions import Fraction
 
 from fast_core.events import (
-    AbandonCheckpoint,
     Assign,
     Change,
     Changed,
-    CheckpointWritten,
     Collect,
-    CommitCheckpoint,
-    Decision,
-    EndRun,
     Evaluate,
     Evaluated,
     Followed,
@@ -30,20 +25,27 @@ from fast_core.events import (
     Noted,
     Ready,
     Release,
-    Respawn,
-    Retire,
     RolloutReady,
     Save,
     Saved,
-    Scaled,
     Serve,
     Snapshot,
-    Tell,
-    Told,
     Train,
     Trained,
     Transform,
     Transformed,
+)
+from fast_core.events.launching import (
+    AbandonCheckpoint,
+    CheckpointWritten,
+    CommitCheckpoint,
+    Decision,
+    EndRun,
+    Respawn,
+    Retire,
+    Scaled,
+    Tell,
+    Told,
 )
 from fast_core.scheduler import LAUNCHER, SchedulerSettings, Send
 

@@ -4,15 +4,12 @@ import msgspec
 import pytest
 
 from fast_core.errors import CheckpointError
-from fast_core.events import (
+from fast_core.events import Collect, Save, Saved, Snapshot
+from fast_core.events.launching import (
     AbandonCheckpoint,
     CheckpointWritten,
-    Collect,
     CommitCheckpoint,
     EndRun,
-    Save,
-    Saved,
-    Snapshot,
     StopRequested,
 )
 from fast_core.scheduler import LAUNCHER, Scheduler, Send

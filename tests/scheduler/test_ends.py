@@ -3,19 +3,15 @@ import pytest
 
 from fast_core.events import (
     Collect,
-    Decision,
-    EndRun,
     Failed,
     LogLine,
     NodeExited,
     Ready,
-    Respawn,
     RolloutReady,
     Save,
     Snapshot,
-    StopRequested,
-    Tick,
 )
+from fast_core.events.launching import Decision, EndRun, Respawn, StopRequested, Tick
 from tests.scheduler.simulation import World, make_settings
 from tests.scheduler.test_training import collect_all, commands, train_one
 

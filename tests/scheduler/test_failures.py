@@ -7,21 +7,18 @@ import pytest
 from fast_core.events import (
     Assign,
     Collect,
-    Decision,
     Evaluate,
     Evaluated,
     Failed,
     Late,
     NodeExited,
-    Respawn,
     RolloutReady,
     Save,
     Saved,
     Snapshot,
-    StopRequested,
-    Tick,
     Train,
 )
+from fast_core.events.launching import Decision, Respawn, StopRequested, Tick
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
 from tests.scheduler.test_training import collect_all, train_one

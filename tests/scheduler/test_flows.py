@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.events import (
     Collect,
-    EndRun,
     Ready,
     RolloutOrder,
     RolloutRef,
     Save,
     Snapshot,
-    StopRequested,
     Train,
     Trained,
 )
+from fast_core.events.launching import EndRun, StopRequested
 from fast_core.scheduler import FlowSettings, Scheduler, SchedulerSettings, Send
 from tests.scheduler.simulation import make_settings, rollout_ready
 

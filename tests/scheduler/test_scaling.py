@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_core.events import (
-    Asked,
     Assign,
     Change,
     Collect,
@@ -15,13 +14,16 @@ from fast_core.events import (
     Leave,
     NodeExited,
     Release,
+    Save,
+    Serve,
+)
+from fast_core.events.launching import (
+    Asked,
     Requested,
     Respawn,
     Retire,
-    Save,
     Scaled,
     ScaleRequested,
-    Serve,
     StopRequested,
 )
 from fast_core.scheduler import LAUNCHER, Send

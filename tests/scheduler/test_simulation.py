@@ -9,12 +9,12 @@ from fast_core.events import (
     Evaluate,
     RolloutOrder,
     RolloutReady,
-    StopRequested,
     Train,
     Trained,
     Transform,
     Transformed,
 )
+from fast_core.events.launching import StopRequested
 from fast_core.scheduler import Scheduler
 from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, make_settings, simulate

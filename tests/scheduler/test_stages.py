@@ -8,7 +8,6 @@ import pytest
 
 from fast_core.errors import ConfigError
 from fast_core.events import (
-    EndRun,
     Event,
     NodeExited,
     Noted,
@@ -20,6 +19,7 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
+from fast_core.events.launching import EndRun
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
 from tests.scheduler.test_training import collect_all, train_one

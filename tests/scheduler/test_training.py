@@ -3,7 +3,8 @@ import math
 import msgspec
 import pytest
 
-from fast_core.events import Collect, EndRun, RolloutReady, Train, Trained
+from fast_core.events import Collect, RolloutReady, Train, Trained
+from fast_core.events.launching import EndRun
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings
 

@@ -20,7 +20,8 @@ import msgspec
 from fast_core.callbacks import End, Metrics
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
-from fast_core.events import Asked, Failed, Moment, Save, Saved, Told, Value
+from fast_core.events import Failed, Moment, Save, Saved, Value
+from fast_core.events.launching import Asked, Told
 from fast_core.launcher.calling.callback import Callback, make_named, of_objects
 from fast_core.launcher.calling.live import Live
 from fast_core.launcher.failures.limits import in_debugger

@@ -8,18 +8,12 @@ from pathlib import Path
 import msgspec
 
 from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Outcome, Start
-from fast_core.events import (
-    Command,
+from fast_core.events import Command, Evaluated, Event, Failed, Moment, Record, Save
+from fast_core.events.launching import (
     CommitCheckpoint,
     EndRun,
-    Evaluated,
-    Event,
-    Failed,
     LauncherCommand,
     LauncherEvent,
-    Moment,
-    Record,
-    Save,
     Tell,
     Told,
 )

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from fast_core.errors import CheckpointError
-from fast_core.events import CheckpointWritten, CommitCheckpoint, Failed, Save
+from fast_core.events import Failed, Save
+from fast_core.events.launching import CheckpointWritten, CommitCheckpoint
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.monitor.figures import more_digits

@@ -6,16 +6,14 @@ import time
 from pathlib import Path
 
 from fast_core.config import CheckpointConfig
-from fast_core.events import (
+from fast_core.events import Command, Event, Record
+from fast_core.events.launching import (
     AbandonCheckpoint,
     Asked,
     CheckpointWritten,
-    Command,
     EndRun,
-    Event,
     LauncherCommand,
     LauncherEvent,
-    Record,
     Requested,
     Scaled,
     ScaleRequested,

@@ -8,14 +8,12 @@ import msgspec
 
 from fast_core.distributed.channel import Hub
 from fast_core.errors import FastLoopError
-from fast_core.events import (
+from fast_core.events import Command, Event, Save
+from fast_core.events.launching import (
     AbandonCheckpoint,
-    Command,
     CommitCheckpoint,
     EndRun,
-    Event,
     LauncherEvent,
-    Save,
     Tell,
 )
 from fast_core.launcher.conductor import Conductor

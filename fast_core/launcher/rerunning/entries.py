@@ -7,30 +7,32 @@ import zlib
 import msgspec
 
 from fast_core.events import (
-    Acted,
     Changed,
-    CheckpointWritten,
     Envelope,
     Evaluated,
     Event,
     Failed,
     Late,
-    LauncherEvent,
     Left,
     NodeExited,
     Noted,
     Ready,
-    Requested,
     Restoring,
     RolloutReady,
     Saved,
-    ScaleRequested,
     SnapshotTaken,
+    Trained,
+    Transformed,
+)
+from fast_core.events.launching import (
+    Acted,
+    CheckpointWritten,
+    LauncherEvent,
+    Requested,
+    ScaleRequested,
     StopRequested,
     Tick,
     Told,
-    Trained,
-    Transformed,
 )
 from fast_core.run.schedule import Entry
 

@@ -20,7 +20,6 @@ from fast_core.events import (
     Event,
     Failed,
     Late,
-    LauncherEvent,
     NodeExited,
     RolloutOrder,
     RolloutReady,
@@ -29,6 +28,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
+from fast_core.events.launching import LauncherEvent
 from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, difference, given, key
 from fast_core.run.names import METRICS, OPTIMIZER
 from fast_core.run.schedule import Entry, Schedule

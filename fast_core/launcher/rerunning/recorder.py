@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from fast_core.events import Event, Failed, LauncherEvent
+from fast_core.events import Event, Failed
+from fast_core.events.launching import LauncherEvent
 from fast_core.launcher.checkpoints.store import link_or_copy
 from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.rerunning.entries import UNRECORDED, entry

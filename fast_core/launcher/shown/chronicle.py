@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from fast_core.events import Decision, Failed, LogLine, NodeExited, Trained
+from fast_core.events import Failed, LogLine, NodeExited, Trained
+from fast_core.events.launching import Decision
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.shown.records import add_crash
 from fast_core.monitor.crash import survived_report

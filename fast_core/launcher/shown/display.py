@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fast_core.events import EndRun
+from fast_core.events.launching import EndRun
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from fast_core.errors import CheckpointError
-from fast_core.events import EndRun, Evaluated
+from fast_core.events import Evaluated
+from fast_core.events.launching import EndRun
 from fast_core.metrics import RunEnd
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView

@@ -16,7 +16,8 @@ import pytest
 from fast_core.callbacks import Checkpoint, End, LiveRun, Metrics, Start
 from fast_core.config import CallbackConfig, RunConfig
 from fast_core.errors import ConfigError
-from fast_core.events import Asked, Failed, Save, Saved, Told
+from fast_core.events import Failed, Save, Saved
+from fast_core.events.launching import Asked, Told
 from fast_core.launcher.calling import host
 from fast_core.launcher.calling.callback import check_named
 from fast_core.launcher.calling.host import CALLBACKS_FILE, Host, Reply

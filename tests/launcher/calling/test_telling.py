@@ -11,7 +11,8 @@ import msgspec
 
 from fast_core.callbacks import Checkpoint, Evaluation, Outcome, Start
 from fast_core.config import SupervisionConfig
-from fast_core.events import CommitCheckpoint, Evaluated, Moment, Played, Save, Tell
+from fast_core.events import Evaluated, Moment, Played, Save
+from fast_core.events.launching import CommitCheckpoint, Tell
 from fast_core.launcher.calling.host import Call, Host
 from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.listener import NewRun

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.config import SupervisionConfig
-from fast_core.events import StopRequested
+from fast_core.events.launching import StopRequested
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.checkpoints.last_save import DISK_S, TELL_EVERY_S, LastSave, SavedSoFar
 from fast_core.launcher.interrupts import Interrupts

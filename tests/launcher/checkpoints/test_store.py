@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import CheckpointError, OtherRun
-from fast_core.events import CommitCheckpoint
+from fast_core.events.launching import CommitCheckpoint
 from fast_core.launcher.checkpoints.store import (
     SCHEDULER_FILE,
     CheckpointStore,

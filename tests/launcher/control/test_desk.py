@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from fast_core.config import CheckpointConfig
-from fast_core.events import (
+from fast_core.events import Record
+from fast_core.events.launching import (
     AbandonCheckpoint,
     Asked,
     CheckpointWritten,
     EndRun,
-    Record,
     Requested,
     Scaled,
 )

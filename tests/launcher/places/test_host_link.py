@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import TransportError
-from fast_core.events import Collect, Envelope, NodeExited, Ready, Respawn
+from fast_core.events import Collect, Envelope, NodeExited, Ready
+from fast_core.events.launching import Respawn
 from fast_core.launcher.places.host_link import KIND, HostLink
 from fast_core.launcher.places.mirrors import HERE, mirrors
 from fast_core.launcher.topology import node_classes

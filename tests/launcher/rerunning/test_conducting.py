@@ -7,14 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.errors import FastLoopError
-from fast_core.events import (
-    Collect,
+from fast_core.events import Collect, Event, Save, Stop
+from fast_core.events.launching import (
     CommitCheckpoint,
     EndRun,
-    Event,
     LauncherEvent,
-    Save,
-    Stop,
     StopRequested,
     Tell,
     Tick,

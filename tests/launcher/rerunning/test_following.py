@@ -11,16 +11,15 @@ from fast_core.events import (
     Collect,
     Event,
     Failed,
-    LauncherEvent,
     NodeExited,
     RolloutOrder,
     RolloutReady,
     Snapshot,
     SnapshotTaken,
-    Tick,
     Train,
     Trained,
 )
+from fast_core.events.launching import LauncherEvent, Tick
 from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, entry
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.run.schedule import FORMAT, Schedule, ScheduleHeader

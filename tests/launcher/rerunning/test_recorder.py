@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fast_core.events import Failed, Late, Tick
+from fast_core.events import Failed, Late
+from fast_core.events.launching import Tick
 from fast_core.launcher.listener import NewRun
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.memory import StatsColumn

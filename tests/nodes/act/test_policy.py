@@ -21,17 +21,7 @@ from fast_core.config import (
     SchedulerConfig,
 )
 from fast_core.errors import FastLoopError
-from fast_core.events import (
-    Assign,
-    Collect,
-    Event,
-    Leave,
-    Left,
-    RolloutReady,
-    Save,
-    Serve,
-    Stop,
-)
+from fast_core.events import Assign, Collect, Event, Leave, Left, RolloutReady, Save, Serve, Stop
 from fast_core.memory import StatsColumn
 from fast_core.nodes.act.policy import Inquirer, PolicyNode
 from fast_core.nodes.collect.asking import GroupRollout, Line
