@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.export.cases import box
 from torch import Tensor, nn
 
 from fast_core.algorithm import ActionOutput, Array
 from fast_core.config import AlgorithmConfig
 from fast_core.spec import EnvironmentSpec, FieldSpec
+from tests.policy.export.cases import box
 
 PARAMETERS = (np.ones(1, np.float32),)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.export.test_formats import build
 
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.policy.export import export
 from tests.nodes.stage import CARTPOLE
+from tests.policy.export.test_formats import build
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.export.cases import CASES, Case, answers, observations, parts, states
 
 from fast_core.policy.export import Exported, write
 from fast_core.policy.export.c_names import DTYPES, number_type, observation_type
 from tests.forms import slow_but
+from tests.policy.export.cases import CASES, Case, answers, observations, parts, states
 
 Answer = Callable[[list[np.ndarray]], list[np.ndarray]]
 ROWS = 200

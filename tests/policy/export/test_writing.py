@@ -14,10 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.export.cases import CASES, FIVE, Case, box, ppo
-from tests.export.cases import discrete as choice
-from tests.export.own import PARAMETERS, Module, own
-from tests.export.test_formats import build
 from torch import Tensor, nn
 
 from fast_core.algos.registry import algorithm_config_type
@@ -30,6 +26,10 @@ from fast_core.policy.export.interface import make_interface
 from fast_core.policy.export.samples import TOLERANCE, Reference, draw
 from fast_core.spec import EnvironmentSpec
 from tests.forms import slow_but
+from tests.policy.export.cases import CASES, FIVE, Case, box, ppo
+from tests.policy.export.cases import discrete as choice
+from tests.policy.export.own import PARAMETERS, Module, own
+from tests.policy.export.test_formats import build
 
 
 def refused(folder: Path, name: str, given: Any) -> str:
