@@ -18,7 +18,7 @@ from fast_core.policy.export import export
 from tests.nodes.stage import CARTPOLE
 from tests.policy.export.test_formats import build
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "examples" / "deploy"
 TAUGHT = (0.1, 0.3, 1.0, 1.0)  # push to the right where the state times this is positive
 
