@@ -69,7 +69,8 @@ class Run:
                 self.given.append(bytes([rank]) + digest)
                 error = np.frombuffer(digest, np.uint8)[: ends.rows()[0].size]
                 error = error.astype(np.float32) / 16
-                ends.version = len(self.given)
+                # That of a step of both, as far as this one has come.
+                ends.version = sum(each[0] == rank for each in self.given)
                 said = {"said": np.stack([error, error], 1)} if self.says else {}
                 ends.finish(error, said)
                 answered = True
