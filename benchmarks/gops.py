@@ -44,7 +44,7 @@ HALFCHEETAH_TARGET = 1.3
 THREADS = ("1", "2")
 TIMEOUT_S = 900.0  # Ray needs minutes on a busy machine
 STARTED_BY = "FASTLOOP_BENCH_PYTHON"  # the Python that this was started with
-STANDIN = ROOT / "tests" / "integrations" / "gops" / "standin"
+STANDIN = ROOT / "tests" / "clients" / "gops" / "standin"
 
 
 @dataclass(frozen=True)

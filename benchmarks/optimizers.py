@@ -19,6 +19,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,11 @@ class Resident:
     def __init__(self, batch: ReplayBatch, steps: int) -> None:
         self._batch, self.left = batch, steps
 
-    def next(self) -> ReplayBatch | None:
-        """The batch, as long as steps are left."""
-        return self._batch if self.left else None
+    def next(self, ahead: int = 0) -> ReplayBatch | None:
+        """The batch, as long as steps are left that are not begun."""
+        return self._batch if self.left > ahead else None
 
-    def finish(self, priority: Array | None) -> None:
+    def finish(self, priority: Array | None, extra: Mapping[str, Array] | None = None) -> None:
         """One step less."""
         self.left -= 1
 

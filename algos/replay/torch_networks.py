@@ -115,8 +115,9 @@ class Mlp(nn.ModuleList):
 
     def _first(self, layer: Linear, x: tuple[Tensor, ...]) -> Sequence[Tensor]:
         """What the first layer puts out."""
-        rows, inputs = len(x[0]), layer.weight.shape[-1]
-        if self._members == 1 or inputs <= rows or layer.scale is not None:
+        # The number of rows is asked last: an export of a policy, which is one, is for any number.
+        one = self._members == 1 or layer.scale is not None
+        if one or layer.weight.shape[-1] <= len(x[0]):
             return self._follows(layer, layer(*[_joined(x)] * self._members))
         # Weights that are larger than what they put out are used as they lie, all at once: their
         # gradients would be joined otherwise, which costs as much as they are large.

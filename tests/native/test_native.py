@@ -334,8 +334,8 @@ MUTANTS = {
         "replay.cpp",
         WEAK,
         "windows.hpp",
-        "frames_ && (bits & kBegins) == 0)",
-        "frames_ && window.row > window.age && bits < 99)",
+        "reach() && (bits & kBegins) == 0)",
+        "reach() && window.row > window.age && bits < 99)",
     ),
     "final observation not committed": (
         "replay.cpp",
