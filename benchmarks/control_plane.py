@@ -23,9 +23,9 @@ from rich.table import Table
 
 from benchmarks.measure import print_result
 from benchmarks.virtual_cluster import LAWS, Outcome, VirtualCluster, spread
-from fast_core.distributed.wire import encode
-from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
-from fast_core.events import Collect, Message, RolloutOrder, RolloutReady, RolloutRef, Train
+from fast_core.messages import Collect, Message, RolloutOrder, RolloutReady, RolloutRef, Train
+from fast_core.messages.wire import encode
+from fast_core.messages.zmq_channel import ZmqHub, ZmqNodeChannel
 
 TARGET = 1.0
 NEEDED_EVENTS_PER_S = 50_000

@@ -27,8 +27,8 @@ from fast_core.algorithm import (
     ReplayBatch,
     UpdateReport,
 )
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.dqn_config import DQNConfig
-from fast_core.spec import EnvironmentSpec
 
 UPDATES = "updates"
 _BYTES = 16

@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmarks.measure import print_result
 from fast_core.algorithm import Algorithm
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
@@ -34,16 +35,15 @@ from fast_core.config import (
     StopConfig,
 )
 from fast_core.dashboard.insight import Insights
-from fast_core.distributed.inproc import InprocHub
 from fast_core.launcher.prepare import make_plan, resolve
 from fast_core.memory import Structure, Trace
+from fast_core.messages.inproc import InprocHub
 from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import NodeContext
 from fast_core.run.memory import RunMemory
 from fast_core.run.structures import insights, watching
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 TARGET = 0.01  # of the optimizer's time, once a second
 BOX = SpaceSpec("box", (17,), "float32", low=(-np.inf,), high=(np.inf,))

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Meta
 
 from fast_core.algorithm import Algorithm, Array, LearnerSetup, RolloutBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import initial_parameters, parameter_layout
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.spec import EnvironmentSpec
 
 # Push to the side to which the pole leans or falls, and a little to which the cart moves:
 # weights of position, velocity, angle and angular velocity, and how sure the policy is.

@@ -27,6 +27,7 @@ from typing import Any
 from benchmarks.bare_updates import random_batch
 from benchmarks.measure import alternate, print_result
 from fast_core.algorithm import Array, ReplayBatch
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
     EnvironmentConfig,
@@ -41,7 +42,6 @@ from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.run.memory import RunMemory
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.threads import ENVIRONMENT, set_threads
 
 TARGET = 1.0

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from benchmarks.against_sb3 import Race, best_peer, quick_asked
 from benchmarks.measure import print_result
-from fast_core.spec import SpaceSpec
+from fast_core.algorithm.spec import SpaceSpec
 
 TARGET = 2.0
 SAC_TARGET = 1.1

@@ -32,8 +32,8 @@ from benchmarks.peer_replay import (
     missing,
     torchrl,
 )
+from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, Segment, replay_fields
-from fast_core.spec import FieldSpec, SpaceSpec
 
 TARGET = 2.0
 PEERS = ("cpprb", "torchrl")

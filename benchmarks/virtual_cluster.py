@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from fast_core.events import (
+from fast_core.messages import (
     Collect,
     Event,
     NodeExited,
@@ -25,7 +25,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.events.launching import EndRun, LauncherEvent, Respawn
+from fast_core.messages.launching import EndRun, LauncherEvent, Respawn
 from fast_core.scheduler import Budget, Scheduler, SchedulerSettings
 
 ROWS, UPDATES = 1024, 4

@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from fast_core.algorithm import ShardRollout
-from fast_core.events import Command, Ready, UserMessage
+from fast_core.messages import Command, Ready, UserMessage
 from fast_core.nodes.node import Node
 from fast_core.nodes.rollout_stage import RolloutStage
 

@@ -21,9 +21,9 @@ from fast_core.algorithm import (
     Thoughts,
     UpdateReport,
 )
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
 class LinearConfig(AlgorithmConfig, frozen=True, kw_only=True):

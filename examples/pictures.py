@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fast_core.events import Command, Ready
 from fast_core.memory import Structure, Trace
+from fast_core.messages import Command, Ready
 from fast_core.monitor.screens.tiles import tiles
 from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.node import Node, NodeState

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from fast_core.algorithm.spec import Column, EnvironmentSpec
 from fast_core.algos.rollouts.config import ActorCriticConfig
-from fast_core.spec import Column, EnvironmentSpec
 
 
 class PPOLagrangianConfig(ActorCriticConfig, frozen=True, kw_only=True):

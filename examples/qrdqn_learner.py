@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from examples.qrdqn import QRDQNConfig
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.torch_algorithm import (
     Loss,
     Networks,
@@ -13,7 +14,6 @@ from fast_core.algos.replay.torch_algorithm import (
     best_choice,
     pick,
 )
-from fast_core.spec import EnvironmentSpec
 
 
 class QRDQN(TorchAlgorithm[QRDQNConfig]):

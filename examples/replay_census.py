@@ -12,8 +12,8 @@ import numpy as np
 
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
-from fast_core.events import Command, Followed, Ready, Train
 from fast_core.memory import ReplayReader
+from fast_core.messages import Command, Followed, Ready, Train
 from fast_core.node import Node, NodeState, Part, Role, RunPlan
 
 

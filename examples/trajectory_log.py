@@ -14,8 +14,8 @@ from typing import BinaryIO
 import numpy as np
 
 from fast_core.algorithm import ShardRollout
-from fast_core.events import Command, Ready
 from fast_core.memory import Ring, Structure
+from fast_core.messages import Command, Ready
 from fast_core.nodes.node import Node
 from fast_core.nodes.rollout_stage import RolloutStage
 from fast_core.run.plan import RunPlan

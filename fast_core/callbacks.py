@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from fast_core.config import RunConfig
-from fast_core.events import Value
+from fast_core.messages import Value
 
 METHODS = ("on_start", "on_metrics", "on_evaluation", "on_checkpoint", "on_end")
 

@@ -29,6 +29,7 @@ from benchmarks import rounds as rounds_benchmark
 from benchmarks.against_sb3 import Race
 from benchmarks.null_algorithm import NullConfig
 from benchmarks.own_network import PPO, PPO_RACE, SAC, SAC_RACE
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
 from fast_core.config.file import load
@@ -36,7 +37,6 @@ from fast_core.envs.trying.probe import probe
 from fast_core.run.columns import batch_fields
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.threads import threads_kept
 
 ROOT = Path(__file__).resolve().parent.parent

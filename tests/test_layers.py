@@ -16,15 +16,12 @@ LEVELS = {
     "fast_core": 2,  # the version, and what is imported when it is asked for
     "fast_core.errors": 0,
     "fast_core.system": 1,
-    "fast_core.spec": 1,
     "fast_core.algorithm": 2,
-    "fast_core.metrics": 1,
-    "fast_core.events": 2,
+    "fast_core.messages": 2,
     "fast_core.config": 3,
     "fast_core.callbacks": 4,
     "fast_core.memory": 4,
     "fast_core.scheduler": 4,
-    "fast_core.distributed": 4,
     "fast_core.envs": 4,
     "fast_core.monitor": 4,
     "fast_core.run": 5,
@@ -44,7 +41,6 @@ LEVELS = {
 
 ALGOS_MAY_SEE = {
     "fast_core.algorithm",
-    "fast_core.spec",
     "fast_core.config",
     "fast_core.errors",
     "fast_core.system.importing",
@@ -52,7 +48,7 @@ ALGOS_MAY_SEE = {
 
 # Library -> the only modules that may import it.
 OWNERS = {
-    "zmq": {"fast_core.distributed.zmq_channel"},
+    "zmq": {"fast_core.messages.zmq_channel"},
     "posix_ipc": {"fast_core.memory.segment"},
     "cloudpickle": {
         "fast_core.api.sending",
@@ -224,6 +220,18 @@ def long_functions(text: str) -> Iterator[tuple[str, int]]:
                 yield node.name, written
 
 
+def loaded(graph: Imports, package: str) -> set[str]:
+    """Our modules that are there once everything of a package is imported."""
+    found: set[str] = set()
+    names = [name for name in graph if _within(name, (package,))]
+    while names:
+        name = names.pop()
+        if name in graph and name not in found:
+            found.add(name)
+            names += [*graph[name], name.rpartition(".")[0]]
+    return found
+
+
 def users(graph: Imports, library: str) -> set[str]:
     return {
         name
@@ -296,6 +304,11 @@ def test_scheduler_is_pure(library: str, graph: Imports) -> None:
     assert [name for name in users(graph, library) if _within(name, pure)] == []
 
 
+def test_what_decides_loads_nothing_that_carries_messages(graph: Imports) -> None:
+    """Messages and how they travel are one package, of which the scheduler loads the messages."""
+    assert users(graph, "zmq") & loaded(graph, "fast_core.scheduler") == set()
+
+
 def test_messages_are_never_pickled(graph: Imports) -> None:
     # The launcher hands its own children their plan pickled; nothing that comes by message is.
     # A host's objects travel between its own processes.
@@ -351,9 +364,9 @@ def test_only_the_parts_of_a_run_ask_what_kind_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "bad"),
     [
-        ("fast_core.errors", "import fast_core.spec", True),
-        ("fast_core.spec", "from fast_core.errors import ConfigError", False),
-        ("fast_core.spec", "from fast_core import errors", False),
+        ("fast_core.errors", "import fast_core.algorithm.spec", True),
+        ("fast_core.algorithm.spec", "from fast_core.errors import ConfigError", False),
+        ("fast_core.algorithm.spec", "from fast_core import errors", False),
         ("fast_core.config.file", "from fast_core import config", False),
         ("fast_core.memory.ring", "from fast_core.memory import arena", False),
         ("fast_core.memory.ring", "from fast_core.scheduler import core", True),

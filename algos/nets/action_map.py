@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.nets.networks import F32
-from fast_core.spec import SpaceSpec
 
 UNBOUNDED = 1e30  # some environments give the greatest float as a bound
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.images import (
     Cnn,
     ImageShape,
@@ -19,7 +20,6 @@ from fast_core.algos.nets.images import (
 )
 from fast_core.algos.nets.networks import F32, Parameter, orthogonal
 from fast_core.algos.nets.observations import encoded_size
-from fast_core.spec import EnvironmentSpec
 
 GAIN = math.sqrt(2.0)
 BRANCH_GAIN = 0.1  # of a residual block's last convolution: features would grow with each block

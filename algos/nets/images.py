@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Cnn = Literal["nature_cnn", "residual_cnn"]
 Axes = Literal["hw", "hwc", "chw"]

@@ -15,8 +15,8 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fast_core.algorithm import ORIGIN, Array
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.algos.nets.networks import F32
-from fast_core.spec import FieldSpec
 
 F64 = NDArray[np.float64]
 VARIANCE_FLOOR = 1e-8

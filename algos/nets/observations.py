@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import F64
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Array = NDArray[np.generic]
 Bool = NDArray[np.bool_]

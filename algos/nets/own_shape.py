@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from fast_core.algorithm.spec import EnvironmentSpec, ModuleSpec, SpaceSpec
 from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, ModuleSpec, SpaceSpec
 from fast_core.system.importing import own
 
 KEY = "algorithm.network"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import Normalization, Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
-from fast_core.spec import EnvironmentSpec
 
 
 class PolicyInputs:

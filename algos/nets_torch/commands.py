@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.errors import ConfigError
-from fast_core.spec import SpaceSpec
 
 TEXT, COMMANDS = "text", "commands"
 

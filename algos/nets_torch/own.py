@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fast_core.algorithm.spec import FieldSpec, ModuleSpec
 from fast_core.algos.nets.own_shape import KEY, OwnShape, Part
 from fast_core.errors import ConfigError
-from fast_core.spec import FieldSpec, ModuleSpec
 from fast_core.system.importing import named
 
 Inputs = Tensor | dict[str, Tensor]

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.images import ImageShape
 from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.nets.precision import warn_of_slow_bf16
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Staging, make_staging
-from fast_core.spec import EnvironmentSpec
 
 
 class TorchInputs(PolicyInputs):

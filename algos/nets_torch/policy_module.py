@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.images import ImageShape
@@ -23,7 +24,6 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import Scaling
 from fast_core.algos.nets.observations import joined, own_type
 from fast_core.algos.nets_torch.networks import Rows
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Output = Tensor | tuple[Tensor, Tensor]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fast_core.algorithm import Algorithm, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
 class RandomConfig(AlgorithmConfig, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import ActionOutput, Array, RolloutBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.replay.box_actions import BoxActions
-from fast_core.spec import EnvironmentSpec
 
 
 class RandomPolicy:

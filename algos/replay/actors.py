@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32
@@ -15,7 +16,6 @@ from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.replay.vectors import Layout
-from fast_core.spec import EnvironmentSpec
 
 
 class Actor(Protocol):

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.networks import F32
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 
 UNIFORM = np.float32(math.sqrt(2.0 / math.pi))
 

@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup, Thinker
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.replay.box_actions import check_box
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
-from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.importing import own
 
 Rate = Annotated[float, Meta(gt=0)]

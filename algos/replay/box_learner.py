@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.learner import Losses, NumpyLearner
-from fast_core.spec import EnvironmentSpec
 
 
 class BoxLearner(NumpyLearner[BoxBlueprint]):

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup, Thinker
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.config import Count
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
 
 

@@ -12,13 +12,13 @@ from typing import ClassVar
 import numpy as np
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.distributions import FORBIDDEN
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import Bool
 from fast_core.algos.replay.critic_batch import numbers
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.learner import Losses, NumpyLearner
-from fast_core.spec import EnvironmentSpec
 
 
 class DQN(NumpyLearner[DQNConfig]):

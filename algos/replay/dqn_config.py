@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from fast_core.algorithm import Thinker
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.own_shape import is_own
 from fast_core.algos.replay.choice_blueprint import ChoiceBlueprint
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
-from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.importing import own
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.replay.dsac_config import (
     DistributionalBlueprint,
@@ -16,7 +17,6 @@ from fast_core.algos.replay.dsac_config import (
 )
 from fast_core.algos.replay.learner import Losses
 from fast_core.algos.replay.sac import EntropyLearner
-from fast_core.spec import EnvironmentSpec
 
 LEAST_VARIANCE = 1e-4  # in denominators, where a critic is certain
 FARTHEST = np.float32(3)  # deviations of a sampled return from its mean

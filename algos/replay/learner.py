@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.encoder_shape import draw_encoder_values
 from fast_core.algos.nets.learner_state import Nonfinite, fill
 from fast_core.algos.nets.mlp import draw_first_values
@@ -35,7 +36,6 @@ from fast_core.algos.replay.vectors import (
     named,
 )
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.spec import EnvironmentSpec
 
 STATE_FORMAT = 1
 FIRST_VALUES, NOISE = 0, 1  # purposes of random streams

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_actor import ExportingActor
 from fast_core.algos.replay.torch_algorithm import TorchAlgorithm, torch_learner
 from fast_core.algos.replay.torch_networks import Networks
-from fast_core.spec import EnvironmentSpec
 
 
 class Acting(nn.Module):

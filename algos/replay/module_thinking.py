@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets_torch.policy_inputs import TorchInputs
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_algorithm import torch_learner
-from fast_core.spec import EnvironmentSpec
 
 
 class ModuleCritics:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import FORBIDDEN, LOG_2PI
 from fast_core.algos.nets.networks import F32
@@ -15,7 +16,6 @@ from fast_core.algos.nets.observations import I64, Bool
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
 from fast_core.algos.replay.actors import Actor
 from fast_core.algos.replay.box_actions import BoxActions
-from fast_core.spec import EnvironmentSpec
 
 
 class ReplayPolicy:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
 from fast_core.algos.replay.box_blueprint import BoxBlueprint, SquashedBlueprint
 from fast_core.algos.replay.box_learner import BoxLearner, least_value, mean_value
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.algos.replay.temperature import Temperature
-from fast_core.spec import EnvironmentSpec
 
 
 class EntropyLearner(BoxLearner):

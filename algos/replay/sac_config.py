@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.box_blueprint import SquashedBlueprint
 from fast_core.config import Count
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 
 
 class SACConfig(SquashedBlueprint, frozen=True, kw_only=True):

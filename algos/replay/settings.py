@@ -16,6 +16,7 @@ from fast_core.algorithm import (
     PolicySetup,
     ReplaySpec,
 )
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.adam import Schedule
 from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
@@ -28,7 +29,6 @@ from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.system.importing import own
 
 EXPLORATION = FieldSpec("exploration", (1,), "float32")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.replay.box_learner import BoxLearner, least_value
 from fast_core.algos.replay.td3_config import TD3Config
-from fast_core.spec import EnvironmentSpec
 
 ONE = np.float32(1)
 

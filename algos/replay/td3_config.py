@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from fast_core.algorithm import Policy, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.box_blueprint import BoxBlueprint
 from fast_core.config import Count
-from fast_core.spec import EnvironmentSpec
 
 
 class TD3Config(BoxBlueprint, frozen=True, kw_only=True):

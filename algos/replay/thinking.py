@@ -8,6 +8,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from fast_core.algorithm import Array, PolicySetup, Thoughts
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import in_units
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32
@@ -16,7 +17,6 @@ from fast_core.algos.replay.dqn import action_values
 from fast_core.algos.replay.dsac import softplus
 from fast_core.algos.replay.policies import BoxPolicy, GreedyPolicy
 from fast_core.algos.replay.settings import ReplaySettings
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
 
 

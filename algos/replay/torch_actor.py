@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.images import ImageShape, sees_pixels
 from fast_core.algos.nets.mlp import MlpShape
@@ -23,7 +24,6 @@ from fast_core.algos.nets_torch.policy_inputs import TorchInputs
 from fast_core.algos.nets_torch.policy_module import ActionMode, Leaves, PolicyModule
 from fast_core.algos.replay.actors import actor_layout
 from fast_core.algos.replay.torch_networks import see
-from fast_core.spec import EnvironmentSpec
 
 
 class ExportingActor(TorchInputs, ABC):

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
@@ -43,7 +44,6 @@ from fast_core.algos.replay.torch_networks import (
 )
 from fast_core.algos.replay.torch_vectors import TorchVectors
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.system.importing import named
 
 __all__ = ["Loss", "Networks", "Rows", "TorchAlgorithm", "TorchBatch", "best_choice", "pick"]

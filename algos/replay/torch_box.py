@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.distributions import LOG_2PI
 from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets.squashed_gaussian import LOG_2, LOG_STD_MAX, LOG_STD_MIN
@@ -27,7 +28,6 @@ from fast_core.algos.replay.torch_networks import (
     OwnNetwork,
     Perceptron,
 )
-from fast_core.spec import EnvironmentSpec
 
 
 def along(output: Tensor, gradient: Tensor) -> Tensor:

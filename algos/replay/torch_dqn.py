@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets_torch.networks import Rows
@@ -22,7 +23,6 @@ from fast_core.algos.replay.torch_networks import (
     best_choice,
     pick,
 )
-from fast_core.spec import EnvironmentSpec
 
 
 class TorchDQN(TorchAlgorithm[DQNConfig]):

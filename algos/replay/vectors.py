@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from fast_core.algorithm.spec import ModuleSpec
 from fast_core.algos.nets.adam import Adam
 from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32, Parameter
 from fast_core.algos.nets.normalizer import Scaling
-from fast_core.spec import ModuleSpec
 
 OBSERVATIONS = "observations"  # the group of their statistics
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.networks import F32, NetworkShape, Parameter
 from fast_core.algos.nets_torch.checks import check_float32, check_scalars, described
 from fast_core.algos.nets_torch.own import tensors
@@ -29,7 +30,6 @@ from fast_core.algos.rollouts.targets import JudgedRollout, Outcomes, Targets
 from fast_core.algos.rollouts.torch_core import Minibatch, Objective
 from fast_core.algos.rollouts.vtrace import effective_sample_size, vtrace
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 
 __all__ = [
     "ActorCritic",

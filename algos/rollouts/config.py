@@ -22,6 +22,7 @@ from fast_core.algorithm import (
     PolicySetup,
     Thinker,
 )
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec, SpaceSpec
 from fast_core.algos.nets.action_map import halves
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.adam import Schedule
@@ -43,7 +44,6 @@ from fast_core.algos.nets.own_shape import (
 from fast_core.algos.nets.recurrent_shape import MemoryShape
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, FieldSpec, SpaceSpec
 from fast_core.system.importing import named, own
 
 Positive = Annotated[int, Meta(ge=1)]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fast_core.algorithm import Array, LearnerSetup, RolloutBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.learner_state import Nonfinite, fill
 from fast_core.algos.nets.networks import (
     F32,
@@ -39,7 +40,6 @@ from fast_core.algos.rollouts.returns import generalized_advantages
 from fast_core.algos.rollouts.running_statistics import RunningStatistics
 from fast_core.algos.rollouts.targets import JudgedRollout, Targets
 from fast_core.errors import CheckpointError
-from fast_core.spec import EnvironmentSpec
 
 STATE_FORMAT = 1
 

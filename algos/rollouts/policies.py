@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import make_distribution
 from fast_core.algos.nets.mlp import make_torso
@@ -16,7 +17,6 @@ from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 
 Inputs = TypeVar("Inputs", bound=PolicyInputs)
 

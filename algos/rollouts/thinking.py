@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from fast_core.algorithm import Array, Backend, Thoughts
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap, in_units
 from fast_core.algos.nets.distributions import probabilities
 from fast_core.algos.nets.mlp import make_torso
@@ -15,7 +16,6 @@ from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.policy_inputs import PolicyInputs
 from fast_core.algos.nets.recurrent_cells import Memory
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import own
 
 _HEADS: dict[Backend, str] = {

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fast_core.algorithm import Array, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
 from fast_core.algos.nets.normalizer import Normalization
@@ -21,7 +22,6 @@ from fast_core.algos.nets_torch.policy_module import (
 )
 from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.rollouts.policies import ActorPolicy
-from fast_core.spec import EnvironmentSpec
 
 
 class TorchPolicy(ActorPolicy[TorchInputs]):

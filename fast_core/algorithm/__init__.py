@@ -24,7 +24,7 @@ from fast_core.algorithm.rows import ReplayBatch as ReplayBatch
 from fast_core.algorithm.rows import RolloutBatch as RolloutBatch
 from fast_core.algorithm.rows import SequenceBatch as SequenceBatch
 from fast_core.algorithm.rows import ShardRollout as ShardRollout
-from fast_core.spec import Column, EnvironmentSpec, FieldSpec
+from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
 
 Backend = Literal["numpy", "torch"]
 Precision = Literal["fp32", "bf16"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.errors import FastLoopError
-from fast_core.metrics import MetricsRow
+from fast_core.messages.metrics import MetricsRow
 
 if TYPE_CHECKING:
     import pandas

@@ -19,10 +19,10 @@ from fast_core.api.columns import Columns
 from fast_core.api.config import Config, Overrides, override_lines
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, RunFailed
-from fast_core.events import StopReason
 from fast_core.launcher import Outcome
 from fast_core.launcher.control import client
-from fast_core.metrics import MetricsRow
+from fast_core.messages import StopReason
+from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.figures import count, duration, evaluation_text, times
 from fast_core.monitor.journal import JournalEntry, read_entries
 from fast_core.monitor.metrics_file import read_rows

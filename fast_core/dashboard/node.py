@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fast_core.events import Command, Ready
 from fast_core.memory import Structure, Trace
+from fast_core.messages import Command, Ready
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screens.access import made_token, token
 from fast_core.monitor.screens.served import Served, read_served

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import Branch, Tree
 from fast_core.envs.records import casts
-from fast_core.spec import Branch, Tree
 
 Places = NDArray[np.integer] | slice
 EVERYWHERE = slice(None)

@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fast_core.algorithm.spec import Branch, EnvironmentSpec, SpaceSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.masks import choices
 from fast_core.envs.records import EVERYTHING
 from fast_core.envs.spaces import ObservationForm, Space, action_spec, observation_form
 from fast_core.errors import ConfigError
-from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec
 
 INFO = "info."
 MOST_FRAMES = 256  # a frame's age is kept in one byte

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.spec import SpaceSpec
+from fast_core.algorithm.spec import SpaceSpec
 
 
 class FrameStack:

@@ -16,13 +16,13 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from msgspec.structs import replace
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.atari import atari_kwargs, import_ale, preprocess
 from fast_core.envs.description import describe
 from fast_core.envs.mujoco_warnings import catch_mujoco_warnings
 from fast_core.envs.place import ALONE, Place
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.extras import to_install
 from fast_core.system.importing import (
     classes_hint,

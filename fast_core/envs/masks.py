@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.errors import ConfigError
-from fast_core.spec import SpaceSpec
 
 Mask = NDArray[np.bool_]
 

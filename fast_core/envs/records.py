@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.spec import Branch, SpaceSpec, Tree
+from fast_core.algorithm.spec import Branch, SpaceSpec, Tree
 
 
 class Row(Protocol):

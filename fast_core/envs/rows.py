@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.envs.masks import Masks
 from fast_core.envs.records import CheckedRow, leaf_of, rows_of
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 _DOT_LIMIT = 4096
 NONFINITE = (

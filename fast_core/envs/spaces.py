@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import Branch, SpaceSpec, Tree
 from fast_core.errors import ConfigError
-from fast_core.spec import Branch, SpaceSpec, Tree
 
 Space = gymnasium.Space[Any]
 MOST_CHOICES = 65_536  # of an action; each is an output of a network

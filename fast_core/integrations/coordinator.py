@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import msgspec
 
-from fast_core.events import RolloutOrder, RolloutReady, Trained
 from fast_core.integrations.statistics import Statistics
+from fast_core.messages import RolloutOrder, RolloutReady, Trained
 from fast_core.scheduler.degree import effective_share
 from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Ledger

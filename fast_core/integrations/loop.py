@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fast_core.errors import NodeFailed
-from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
 from fast_core.integrations.hosts import Collected, Learning, Weights
 from fast_core.integrations.results import Verdict, without_ours
+from fast_core.messages import RolloutOrder
 from fast_core.system.text import error_text
 
 Step = Callable[[], None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from fast_core.events.launching import Acted
 from fast_core.memory import StatsRow
+from fast_core.messages.launching import Acted
 from fast_core.nodes.node import NodeState
 
 INTERVAL_S = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from fast_core.distributed.channel import Hub
-from fast_core.events import Command, Event
-from fast_core.events.launching import EndRun, LauncherEvent
+from fast_core.messages import Command, Event
+from fast_core.messages.channel import Hub
+from fast_core.messages.launching import EndRun, LauncherEvent
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import SchedulerSettings, Send

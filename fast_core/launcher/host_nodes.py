@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import msgspec
 
-from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import NodeFailed
-from fast_core.events import Failed, NodeExited
-from fast_core.events.launching import Respawn
 from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.processes.start import NodeStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, tail
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.topology import warm
+from fast_core.messages import Failed, NodeExited
+from fast_core.messages.launching import Respawn
+from fast_core.messages.zmq_channel import ZmqHub
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -14,12 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
-from fast_core.distributed.inproc import InprocHub
 from fast_core.envs.trying.fitting import probe_all
 from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.events import Event, Failed, LogLine, Ready, Restoring
-from fast_core.events.launching import StopRequested
 from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
@@ -32,6 +29,9 @@ from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.verdict import Findings
 from fast_core.launcher.wiring import node_class
+from fast_core.messages import Event, Failed, LogLine, Ready, Restoring
+from fast_core.messages.inproc import InprocHub
+from fast_core.messages.launching import StopRequested
 from fast_core.monitor.crash import crash_report
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext, NodeState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fast_core.events import Command, Event, Failed, Record
-from fast_core.events.launching import LauncherCommand, LauncherEvent
 from fast_core.launcher.roster import Roster
+from fast_core.messages import Command, Event, Failed, Record
+from fast_core.messages.launching import LauncherCommand, LauncherEvent
 from fast_core.scheduler import Scheduler, SchedulerSettings
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fast_core.config import RunConfig
-from fast_core.events import Failed
 from fast_core.launcher.calling.host import Host
+from fast_core.messages import Failed
 from fast_core.monitor.screens.served import Served
 from fast_core.monitor.view import RunSummary
 

@@ -17,13 +17,13 @@ from dataclasses import replace
 import msgspec
 
 from fast_core.config import RestartsConfig, RunConfig
-from fast_core.events import Failed
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.session import Continuation, Session
 from fast_core.launcher.shown.records import add_crash
+from fast_core.messages import Failed
 from fast_core.monitor.crash import crash_report, went_on
 from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from fast_core.events import Failed, StopReason
+from fast_core.messages import Failed, StopReason
 from fast_core.monitor.view import RunSummary
 
 EXIT_FAILED = 1

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 
 from fast_core.errors import SegmentError, TopologyError
-from fast_core.events import Assign, Message, Serve, Transform
 from fast_core.launcher.wiring import ExtraNode
 from fast_core.memory import (
     ACTOR,
@@ -23,6 +22,7 @@ from fast_core.memory import (
     Ring,
     Structure,
 )
+from fast_core.messages import Assign, Message, Serve, Transform
 from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.node import Node
 from fast_core.run.own_parts import OwnPart

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
@@ -18,7 +19,6 @@ from fast_core.run.parts import names_of, parts_of, scales
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import slots_per_shard
 from fast_core.scheduler import Budget, SchedulerSettings
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.threads import default_threads
 
 # Of a machine as in the README: a round's order, report and training order, measured cold with two

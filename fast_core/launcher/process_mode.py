@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from fast_core.config import RunConfig
-from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.envs.backends import imported
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
@@ -28,6 +27,7 @@ from fast_core.launcher.sizing.trial import measure, spawn_trial, with_placement
 from fast_core.launcher.supervisor import TERMINATE_GRACE_S, Supervisor
 from fast_core.launcher.topology import node_classes, optional_nodes, warm
 from fast_core.launcher.verdict import Findings
+from fast_core.messages.zmq_channel import ZmqHub
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import Names, Role
 from fast_core.run.parts import names_of, roles_of

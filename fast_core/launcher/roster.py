@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from fast_core.events import Failed, NodeExited, Ready, Restoring
-from fast_core.events.launching import Respawn
 from fast_core.memory import StatsColumn, StatsRow
+from fast_core.messages import Failed, NodeExited, Ready, Restoring
+from fast_core.messages.launching import Respawn
 from fast_core.nodes.node import NodeState
 from fast_core.run.names import Names
 from fast_core.system.process_state import is_traced

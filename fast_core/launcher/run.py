@@ -24,7 +24,6 @@ from fast_core.errors import (
     SegmentError,
     TopologyError,
 )
-from fast_core.events import Failed
 from fast_core.launcher.checkpoints.store import (
     check_identity,
     copy_newest,
@@ -43,6 +42,7 @@ from fast_core.launcher.session import Continuation, Mode, Session, carry_out
 from fast_core.launcher.shown.records import write_crash
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.verdict import Verdict, judge
+from fast_core.messages import Failed
 from fast_core.monitor.bounded_logs import BoundedLogs
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress

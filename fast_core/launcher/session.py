@@ -18,7 +18,6 @@ import msgspec
 
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
-from fast_core.distributed.channel import Hub
 from fast_core.errors import ConfigError
 from fast_core.launcher.calling.host import Host, read_callbacks
 from fast_core.launcher.calling.telling import Telling
@@ -40,6 +39,7 @@ from fast_core.launcher.shown.scores import Scores
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.verdict import Findings, Verdict, judge, remarks
+from fast_core.messages.channel import Hub
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory

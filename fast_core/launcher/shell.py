@@ -11,9 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from fast_core.distributed.channel import Hub
 from fast_core.errors import TransportError
-from fast_core.events import (
+from fast_core.launcher.checkpoints.saving import Saving
+from fast_core.launcher.checkpoints.store import CheckpointStore
+from fast_core.launcher.conductor import Conductor
+from fast_core.launcher.failures.kept import Failures
+from fast_core.launcher.failures.sources import Sources
+from fast_core.launcher.listener import Listener, NewRun
+from fast_core.launcher.prepare import identity, scheduler_settings
+from fast_core.launcher.roster import Roster
+from fast_core.launcher.shown.chronicle import Chronicle
+from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
+from fast_core.launcher.shown.replay_figures import ReplayCounters
+from fast_core.launcher.shown.scores import Scores, run_end
+from fast_core.memory import StatsRow
+from fast_core.messages import (
     Command,
     Evaluated,
     Event,
@@ -30,7 +42,8 @@ from fast_core.events import (
     Stop,
     Trained,
 )
-from fast_core.events.launching import (
+from fast_core.messages.channel import Hub
+from fast_core.messages.launching import (
     AbandonCheckpoint,
     CommitCheckpoint,
     Decision,
@@ -41,19 +54,6 @@ from fast_core.events.launching import (
     Retire,
     Tick,
 )
-from fast_core.launcher.checkpoints.saving import Saving
-from fast_core.launcher.checkpoints.store import CheckpointStore
-from fast_core.launcher.conductor import Conductor
-from fast_core.launcher.failures.kept import Failures
-from fast_core.launcher.failures.sources import Sources
-from fast_core.launcher.listener import Listener, NewRun
-from fast_core.launcher.prepare import identity, scheduler_settings
-from fast_core.launcher.roster import Roster
-from fast_core.launcher.shown.chronicle import Chronicle
-from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
-from fast_core.launcher.shown.replay_figures import ReplayCounters
-from fast_core.launcher.shown.scores import Scores, run_end
-from fast_core.memory import StatsRow
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screens.served import Served, read_served

@@ -18,10 +18,7 @@ from pathlib import Path
 
 import setproctitle
 
-from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Failed, NodeExited, Ready, Stop
-from fast_core.events.launching import LauncherCommand, Respawn
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
 from fast_core.launcher.places.host_link import FIGURES_S, HostLink
@@ -31,6 +28,9 @@ from fast_core.launcher.processes.node_process import FAILED_STATUS
 from fast_core.launcher.processes.start import StewardStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, take
 from fast_core.launcher.topology import node_classes
+from fast_core.messages import Command, Envelope, Failed, NodeExited, Ready, Stop
+from fast_core.messages.launching import LauncherCommand, Respawn
+from fast_core.messages.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 
 import msgspec
 
-from fast_core.distributed.zmq_channel import ZmqHub
 from fast_core.errors import NodeFailed, TransportError
-from fast_core.events import Failed, NodeExited
-from fast_core.events.launching import Respawn, StopRequested
 from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
@@ -31,6 +28,9 @@ from fast_core.launcher.processes.tree import (
 from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
 from fast_core.memory import StatsColumn
+from fast_core.messages import Failed, NodeExited
+from fast_core.messages.launching import Respawn, StopRequested
+from fast_core.messages.zmq_channel import ZmqHub
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError, TopologyError
-from fast_core.events import (
+from fast_core.launcher.ownership import check_declared, check_writers, own_structures
+from fast_core.launcher.wiring import check_messages, node_class, users_nodes, wiring
+from fast_core.memory import RolloutStore
+from fast_core.messages import (
     Assign,
     Change,
     Changed,
@@ -30,9 +33,6 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.launcher.ownership import check_declared, check_writers, own_structures
-from fast_core.launcher.wiring import check_messages, node_class, users_nodes, wiring
-from fast_core.memory import RolloutStore
 from fast_core.nodes.node import Node
 from fast_core.run.names import Role
 from fast_core.run.parts import roles_of

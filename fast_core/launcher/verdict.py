@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from fast_core.algorithm.spec import REWARD, Blur, EnvironmentSpec
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.calling.callback import check_named
@@ -23,7 +24,6 @@ from fast_core.monitor.sinks import check_sinks
 from fast_core.policy.start import check_start, read_start
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
-from fast_core.spec import REWARD, Blur, EnvironmentSpec
 from fast_core.system import resources
 
 MANY_NUMBERS = 20_000_000

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fast_core.config import PAGE, ExtraNodeConfig, RunConfig
-from fast_core.distributed.wire import MessageReader, kind_of
 from fast_core.errors import ConfigError, TopologyError
-from fast_core.events import (
+from fast_core.messages import (
     Followed,
     Message,
     Ready,
@@ -25,6 +24,7 @@ from fast_core.events import (
     Transformed,
     UserMessage,
 )
+from fast_core.messages.wire import MessageReader, kind_of
 from fast_core.nodes.node import Node
 from fast_core.run.names import KINDS, Role
 from fast_core.run.own_parts import own_parts
@@ -203,7 +203,7 @@ def _check_declaration(kind: type[Node], key: str) -> None:
         raise TopologyError(
             f"{who} emits {message.__name__}, but the scheduler does not consume it from a node "
             f"of your own; it takes {_names(own)}. Take {message.__name__} out of its `emits`, or "
-            "send a message of your own: a subclass of fast_core.events.UserMessage"
+            "send a message of your own: a subclass of fast_core.messages.UserMessage"
         )
     _check_essential(kind, who)
     for command, answer in ANSWERS.items():

@@ -8,9 +8,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import as_dtype
 from fast_core.memory.log_snapshot import LogRestore
 from fast_core.memory.replay_log import ReplayFields, ReplayLog
-from fast_core.spec import as_dtype
 
 # Bits of a row, as the native core has them.
 ORIGIN, TERMINATED, TRUNCATED, BEGINS = 1, 2, 4, 8

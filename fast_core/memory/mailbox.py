@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, get_type_hints
 
+from fast_core.algorithm.spec import FieldSpec, as_dtype
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
@@ -14,7 +15,6 @@ from fast_core.memory.header import (
     align,
     array_at,
 )
-from fast_core.spec import FieldSpec, as_dtype
 
 MailFields = tuple[FieldSpec, ...]
 

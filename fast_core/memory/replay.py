@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Window
+from fast_core.algorithm.spec import FieldSpec, as_dtype
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import Array
 from fast_core.memory.priorities import PriorityTree, key_of
 from fast_core.memory.replay_log import ReplayFields, ReplayLog, check_rows
-from fast_core.spec import FieldSpec, as_dtype
 
 
 class DrawnArrays:

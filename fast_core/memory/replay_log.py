@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import Column, FieldSpec, SpaceSpec, as_dtype
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
@@ -18,7 +19,6 @@ from fast_core.memory.header import (
     check_room,
     write_header,
 )
-from fast_core.spec import Column, FieldSpec, SpaceSpec, as_dtype
 
 ReplayFields = tuple[Column, ...]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from fast_core.algorithm.spec import FieldSpec, as_dtype
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
@@ -14,7 +15,6 @@ from fast_core.memory.header import (
     align,
     array_at,
 )
-from fast_core.spec import FieldSpec, as_dtype
 
 OPEN = 0
 # Each slot's words have a cache line of their own; words are 8 bytes.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import Column, FieldSpec, as_dtype
 from fast_core.errors import SegmentError
 from fast_core.memory.header import (
     HEADER_BYTES,
@@ -15,7 +16,6 @@ from fast_core.memory.header import (
     align,
     array_at,
 )
-from fast_core.spec import Column, FieldSpec, as_dtype
 
 NEVER = -1  # version of a row that nothing was written of
 

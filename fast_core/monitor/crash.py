@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fast_core.events import Failed, NodeExited
+from fast_core.messages import Failed, NodeExited
 from fast_core.monitor.figures import cut, printable
 
 SCHEDULER = "scheduler"  # what it says, not a node

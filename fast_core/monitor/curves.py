@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.metrics import MetricsRow
+from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.metrics_file import decode_row
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.tail import Tail

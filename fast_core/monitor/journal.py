@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.metrics import Int64
+from fast_core.messages.metrics import Int64
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.view import RunSummary
 from fast_core.system.decoding import JsonDecoder

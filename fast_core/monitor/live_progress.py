@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 from fast_core.monitor.live_table import fixed_rows, live_table
 from fast_core.monitor.log_lines import is_warning, log_text
 from fast_core.monitor.progress import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 from fast_core.monitor.figures import printable
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.run_directory import RunDirectory

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 
 _LONGEST = 16_384
 

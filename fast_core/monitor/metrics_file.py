@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.metrics import MetricsRow
+from fast_core.messages.metrics import MetricsRow
 from fast_core.system.decoding import JsonDecoder
 from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import read_lines

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.events import Record
-from fast_core.metrics import MetricsRow
+from fast_core.messages import Record
+from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.line_file import LineFile
 from fast_core.monitor.metrics_file import last_steps, read_rows, supersede
 from fast_core.monitor.run_directory import RunDirectory

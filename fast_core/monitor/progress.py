@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TextIO
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 from fast_core.monitor.log_lines import is_warning, log_text
 from fast_core.monitor.patient_stream import PatientStream
 from fast_core.monitor.progress_line import progress_line

@@ -12,7 +12,7 @@ from types import FrameType
 
 from fast_core.config import MetricsConfig, SinkConfig
 from fast_core.errors import ConfigError
-from fast_core.metrics import MetricsRow, MetricsSink, RunEnd, RunStart
+from fast_core.messages.metrics import MetricsRow, MetricsSink, RunEnd, RunStart
 from fast_core.system.importing import named
 from fast_core.system.text import error_text
 
@@ -56,7 +56,7 @@ def make_sink(config: SinkConfig, key: str) -> MetricsSink:
     if lacking := [name for name in METHODS if not callable(getattr(sink, name, None))]:
         raise ConfigError(
             f"{key} {config.name!r} must have the methods {', '.join(METHODS)} of "
-            f"fast_core.metrics.MetricsSink; it lacks {', '.join(lacking)}."
+            f"fast_core.messages.metrics.MetricsSink; it lacks {', '.join(lacking)}."
         )
     return sink  # type: ignore[return-value]  # it has the methods
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from fast_core.metrics import MetricsRow, RunEnd, RunStart
+from fast_core.messages.metrics import MetricsRow, RunEnd, RunStart
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 
 BEST, LAST = "hparams/best_return", "hparams/last_return"

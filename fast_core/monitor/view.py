@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fast_core.events import StopReason
+from fast_core.messages import StopReason
 
 StopName = Literal["env_steps", "updates", "time_s", "score"]
 

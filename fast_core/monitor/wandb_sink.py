@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fast_core.errors import ConfigError
-from fast_core.metrics import MetricsRow, RunEnd, RunStart
+from fast_core.messages.metrics import MetricsRow, RunEnd, RunStart
 from fast_core.system.durable import write_durably
 from fast_core.system.extras import to_install
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from fast_core.events import Command, Finish, Ready, Record
-from fast_core.metrics import RunEnd, RunStart
+from fast_core.messages import Command, Finish, Ready, Record
+from fast_core.messages.metrics import RunEnd, RunStart
 from fast_core.monitor.metrics_writer import MetricsWriter
 from fast_core.monitor.sinks import SinkThread, end_all, make_sink
 from fast_core.nodes.node import Node, NodeContext, NodeState

@@ -17,10 +17,10 @@ from enum import IntEnum
 from typing import ClassVar
 
 from fast_core.config import Values
-from fast_core.distributed.channel import NodeChannel
-from fast_core.distributed.wire import MessageReader
-from fast_core.events import Assign, Command, Envelope, Figures, Message, Save, Saved, Stop
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow, Structure
+from fast_core.messages import Assign, Command, Envelope, Figures, Message, Save, Saved, Stop
+from fast_core.messages.channel import NodeChannel
+from fast_core.messages.wire import MessageReader
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import SPAN
@@ -101,7 +101,7 @@ class Node(ABC):
 
     A subclass names the commands it handles in ``consumes`` and the events it sends in ``emits``;
     the launcher refuses a topology in which a message has nobody to consume it. Messages of its
-    own are subclasses of `fast_core.events.UserMessage`. Likewise it names in ``reads`` and
+    own are subclasses of `fast_core.messages.UserMessage`. Likewise it names in ``reads`` and
     ``writes`` the structures of shared memory (`fast_core.run.structures`) that it attaches to,
     by family or name; others are not given to it. Those of its own come from `structures`. A node
     that writes something down sets ``finishes_inbox``: it handles what came before the `Stop`,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import ShardRollout
 from fast_core.errors import SegmentError
-from fast_core.events import RolloutRef
+from fast_core.messages import RolloutRef
 from fast_core.run.columns import collected_columns
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

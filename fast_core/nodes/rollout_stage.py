@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fast_core.algorithm import ShardRollout
 from fast_core.errors import CheckpointError, FastLoopError
-from fast_core.events import Command, Ready, Save, Saved, Transform, Transformed
+from fast_core.messages import Command, Ready, Save, Saved, Transform, Transformed
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.run.learner_file import check, load, pack

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, Blueprint, NoiseSpec, Policy
-from fast_core.spec import EnvironmentSpec
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.system.seeding import Role, stream
 
 

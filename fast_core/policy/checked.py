@@ -11,8 +11,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array, Blueprint, Policy, PolicySetup
+from fast_core.algorithm.spec import (
+    Column,
+    EnvironmentSpec,
+    FieldSpec,
+    SpaceSpec,
+    as_dtype,
+    written_by,
+)
 from fast_core.errors import ConfigError
-from fast_core.spec import Column, EnvironmentSpec, FieldSpec, SpaceSpec, as_dtype, written_by
 
 
 def make_policy(

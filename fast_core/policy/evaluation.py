@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import Branch, EnvironmentSpec, Tree, differences
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
@@ -36,7 +37,6 @@ from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.run.changes import evaluated
-from fast_core.spec import Branch, EnvironmentSpec, Tree, differences
 from fast_core.system.importing import user_module
 from fast_core.system.seeding import Role, generators_kept
 from fast_core.system.surroundings import expanded, variables_kept

@@ -22,10 +22,10 @@ import numpy as np
 
 from fast_core import __version__
 from fast_core.algorithm import Array, Backend, Precision
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.config import RunConfig, Section
 from fast_core.errors import CheckpointError
 from fast_core.policy.file_checks import check_environment
-from fast_core.spec import EnvironmentSpec, FieldSpec
 from fast_core.system.decoding import check_levels, from_msgpack
 from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import open_regular, read_large

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from fast_core.algorithm.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
 from fast_core.config import EnvironmentConfig
 from fast_core.errors import FastLoopError
-from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
 
 MOST_BYTES = 256 << 20  # of one observation or action
 MOST_CHOICES = MOST_BYTES >> 2  # each is a float32 where it is observed or judged

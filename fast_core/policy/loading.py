@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError
@@ -30,7 +31,6 @@ from fast_core.policy.policy import Nonfinite, Policy
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, load
 from fast_core.run.parameters import ParameterPack
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.seeding import generators_kept
 from fast_core.system.surroundings import expanded, variables_kept
 from fast_core.system.text import error_text

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
 from fast_core.envs.batched import BatchWriter
 from fast_core.envs.masks import Masks
 from fast_core.envs.records import assign, leaf_of, mismatch, rows_of
 from fast_core.errors import PolicyError
-from fast_core.spec import Branch, EnvironmentSpec, SpaceSpec, Tree
 
 # Networks compute in float32: beyond this their sums overflow, and infinity less infinity is NaN.
 LARGEST = np.float32(1e30)

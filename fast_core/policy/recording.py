@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.envs.episode_info import numbers_of
 from fast_core.envs.records import leaf_of
 from fast_core.errors import PolicyError
 from fast_core.policy.episodes import Episodes
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.durable import written_durably
 
 SUFFIXES = (".npz", ".csv")

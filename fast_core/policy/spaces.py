@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fast_core.spec import Branch, SpaceSpec, Tree
+from fast_core.algorithm.spec import Branch, SpaceSpec, Tree
 
 Space = gymnasium.Space[Any]
 

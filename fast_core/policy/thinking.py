@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fast_core.algorithm import Array, Blueprint, PolicySetup, Thoughts
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.policy.checked import make_policy
-from fast_core.spec import EnvironmentSpec
 
 DRAWS = 64
 

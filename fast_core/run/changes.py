@@ -11,7 +11,7 @@ import msgspec
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Values, schema
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
-from fast_core.events import Value
+from fast_core.messages import Value
 from fast_core.system.decoding import from_json
 
 _KINDS = (bool, (int, float), str, list, dict)

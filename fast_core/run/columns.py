@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from fast_core.algorithm import ReplayBatch, SequenceBatch, ShardRollout
+from fast_core.algorithm.spec import Column, FieldSpec, as_dtype, written_by
 from fast_core.errors import ConfigError
 from fast_core.memory import batch_columns
 from fast_core.run.plan import RunPlan
-from fast_core.spec import Column, FieldSpec, as_dtype, written_by
 
 Fields = tuple[FieldSpec, ...]
 
@@ -112,7 +112,7 @@ def check_columns(plan: RunPlan) -> None:
         ConfigError: One can't be stored as it is declared.
     """
     declared: object = plan.blueprint.columns(plan.environment)
-    wrong = "a tuple of fast_core.spec.Column"
+    wrong = "a tuple of fast_core.algorithm.spec.Column"
     if isinstance(declared, tuple) and all(isinstance(each, Column) for each in declared):
         taken = [
             each.name

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.errors import ConfigError
-from fast_core.spec import FieldSpec
 
 
 class ParameterPack:

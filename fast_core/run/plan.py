@@ -15,11 +15,11 @@ from functools import cached_property
 import msgspec
 
 from fast_core.algorithm import Backend, Blueprint, LearnerSetup, PolicySetup, ReplaySpec
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import AlgorithmConfig, RunConfig, Values
 from fast_core.memory import Structure
 from fast_core.run.names import METRICS, Names, Role
 from fast_core.scheduler import FlowSettings
-from fast_core.spec import EnvironmentSpec
 
 QUICKLY_S = 1.0  # of an environment that is made in so long its limit takes no account
 

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from fast_core.config.yaml_text import MOST_BYTES, read_bounded
-from fast_core.metrics import MetricsRow
+from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.crash import WENT_ON
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Moment, WireEvent
-from fast_core.events.launching import LauncherEvent
+from fast_core.messages import Moment, WireEvent
+from fast_core.messages.launching import LauncherEvent
 from fast_core.run.plan import RunPlan
 from fast_core.system.decoding import MsgpackDecoder, from_msgpack
 from fast_core.system.regular_file import read_large

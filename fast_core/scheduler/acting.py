@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from fast_core.events import Leave, Left, Serve
-from fast_core.events.launching import Acted
+from fast_core.messages import Leave, Left, Serve
+from fast_core.messages.launching import Acted
 from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.ledger import Ledger

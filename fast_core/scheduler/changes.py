@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fast_core.events import Change, Changed, Value
+from fast_core.messages import Change, Changed, Value
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.state import SavedState, kept
 

@@ -27,8 +27,8 @@ from enum import Enum
 
 import msgspec
 
-from fast_core.events import Noted, Save, Saved
-from fast_core.events.launching import AbandonCheckpoint, CheckpointWritten, CommitCheckpoint
+from fast_core.messages import Noted, Save, Saved
+from fast_core.messages.launching import AbandonCheckpoint, CheckpointWritten, CommitCheckpoint
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Progress
 

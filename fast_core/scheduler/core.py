@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fast_core import events
-from fast_core.events import launching
+from fast_core import messages
+from fast_core.messages import launching
 from fast_core.scheduler import scaling
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.decisions import (
@@ -49,7 +49,7 @@ class Scheduler:
         """
         self._life = Life(settings, None if state is None else SavedState(state))
 
-    def handle(self, event: events.Event | launching.LauncherEvent, now_s: float) -> list[Send]:
+    def handle(self, event: messages.Event | launching.LauncherEvent, now_s: float) -> list[Send]:
         """Take one event at the time ``now_s``; returns what is to be sent, in order."""
         run = self._life
         run.now_s = now_s
@@ -67,10 +67,10 @@ class Scheduler:
                 advance(run)
         return run.take_outbox()
 
-    def survives(self, event: events.Event | launching.LauncherEvent) -> bool:
+    def survives(self, event: messages.Event | launching.LauncherEvent) -> bool:
         """Whether the run goes on although this event says that a node is gone."""
         run = self._life
-        if not isinstance(event, events.NodeExited) or run.ended:
+        if not isinstance(event, messages.NodeExited) or run.ended:
             return False
         if event.node in run.optional.names:
             return True
@@ -78,9 +78,9 @@ class Scheduler:
             return False
         return run.restarts.knows(event) or run.restarts.survives(event)
 
-    def spares(self, event: events.Event | launching.LauncherEvent) -> bool:
+    def spares(self, event: messages.Event | launching.LauncherEvent) -> bool:
         """Whether this is about a node that is no part of the run, not yet or not any more."""
-        if self._life.ended or not isinstance(event, events.Failed | events.NodeExited):
+        if self._life.ended or not isinstance(event, messages.Failed | messages.NodeExited):
             return False
         crew = self._life.crew_of(event.node)
         return event.node in crew.retired or event.node in crew.joining
@@ -129,7 +129,7 @@ def _earlier(at_s: float | None, other_s: float | None) -> float | None:
     return at_s
 
 
-def _dispatch(run: Life, event: events.Event | launching.LauncherEvent) -> None:
+def _dispatch(run: Life, event: messages.Event | launching.LauncherEvent) -> None:
     fault = _users_fault(run, event)
     if fault is not None:
         _fail_for(run, event, fault)
@@ -140,7 +140,7 @@ def _dispatch(run: Life, event: events.Event | launching.LauncherEvent) -> None:
         run.counters.stale += 1
 
 
-def _users_fault(run: Life, event: events.Event | launching.LauncherEvent) -> str | None:
+def _users_fault(run: Life, event: messages.Event | launching.LauncherEvent) -> str | None:
     """What is wrong with what a user's node says; nobody would ever answer it.
 
     The same of a node of FastLoop's own may be late news of one that died.
@@ -149,33 +149,33 @@ def _users_fault(run: Life, event: events.Event | launching.LauncherEvent) -> st
     if node not in run.users:
         return None
     match event:
-        case events.Saved(checkpoint=number) if not run.checkpoints.owes(event):
+        case messages.Saved(checkpoint=number) if not run.checkpoints.owes(event):
             return (
                 f"{node} reported its part of checkpoint {number} as saved, which it was not asked "
                 "for or had reported before; it must send one Saved with the `checkpoint` of each "
                 f"Save. The last one was {run.checkpoints.number}"
             )
-        case events.Followed(ticket=ticket) if not any(
+        case messages.Followed(ticket=ticket) if not any(
             f.followers.expects(event) for f in run.flows
         ):
             return (
                 f"{node} sent Followed of ticket {ticket}, which it was not told of or had "
                 "answered; it must send one with the `ticket` of each Train, in their order"
             )
-        case events.Ready() if not _is_awaited(run, event.node):
+        case messages.Ready() if not _is_awaited(run, event.node):
             return f"{node} reported ready twice; FastLoop does it for a node whose setup() is done"
         case (
-            events.RolloutReady()
-            | events.Trained()
-            | events.SnapshotTaken()
-            | events.Evaluated()
-            | events.Changed()
-            | events.Noted()
-            | events.Left()
+            messages.RolloutReady()
+            | messages.Trained()
+            | messages.SnapshotTaken()
+            | messages.Evaluated()
+            | messages.Changed()
+            | messages.Noted()
+            | messages.Left()
         ):
             return (
                 f"{node} sent {type(event).__name__}, which only FastLoop's own nodes send. Send a "
-                "message of your own instead: a subclass of fast_core.events.UserMessage"
+                "message of your own instead: a subclass of fast_core.messages.UserMessage"
             )
     return None
 
@@ -184,7 +184,7 @@ def _is_awaited(run: Life, node: str) -> bool:
     return node in run.awaited or run.restarts.awaits(node) or run.optional.awaits(node)
 
 
-def _fail_for(run: Life, event: events.Event | launching.LauncherEvent, fault: str) -> None:
+def _fail_for(run: Life, event: messages.Event | launching.LauncherEvent, fault: str) -> None:
     """A node broke its contract: that ends the run, unless it goes on without the node anyway."""
     node = getattr(event, "node", "")
     if node not in run.optional.names:
@@ -195,7 +195,7 @@ def _fail_for(run: Life, event: events.Event | launching.LauncherEvent, fault: s
         run.decide("refused", fault)
 
 
-def _ready(run: Life, event: events.Ready) -> bool:
+def _ready(run: Life, event: messages.Ready) -> bool:
     if event.node in run.optional.names:
         if run.optional.ready(event.node, run.now_s):
             run.decide("node back", f"{event.node} is ready again")
@@ -231,7 +231,7 @@ def _come_back(run: Life, node: str) -> None:
     run.decide("node back", f"{node} is ready again")
 
 
-def _restoring(run: Life, event: events.Restoring) -> None:
+def _restoring(run: Life, event: messages.Restoring) -> None:
     """A node that comes forward is waited for; how long it takes depends on its environments."""
     run.start_deadline_s = run.now_s + run.settings.start_timeout_s
     run.restoring = event.taken < event.steps
@@ -239,7 +239,7 @@ def _restoring(run: Life, event: events.Restoring) -> None:
     run.why_anew = run.why_anew or event.why
 
 
-def _rollout_ready(run: Life, event: events.RolloutReady) -> bool:
+def _rollout_ready(run: Life, event: messages.RolloutReady) -> bool:
     rollout = run.ledger.complete(event)
     if rollout is None:
         return False
@@ -259,7 +259,7 @@ def _rollout_ready(run: Life, event: events.RolloutReady) -> bool:
     return True
 
 
-def _transformed(run: Life, event: events.Transformed) -> None:
+def _transformed(run: Life, event: messages.Transformed) -> None:
     ref = event.rollout
     flow = run.flow_of(ref.shard)
     left = flow.stages.leave(event)
@@ -275,7 +275,7 @@ def _transformed(run: Life, event: events.Transformed) -> None:
         run.send(left.node, left.command)
 
 
-def _envelope(run: Life, event: events.Envelope) -> None:
+def _envelope(run: Life, event: messages.Envelope) -> None:
     fault = run.routing.fault(event)
     if fault is not None:
         _fail_for(run, event, fault)
@@ -288,7 +288,7 @@ def _envelope(run: Life, event: events.Envelope) -> None:
                 run.send(node, event)
 
 
-def _trained(run: Life, event: events.Trained) -> bool:
+def _trained(run: Life, event: messages.Trained) -> bool:
     flow = run.learners.get(event.node)
     if flow is None or event.ticket < flow.tickets.settled:
         return False
@@ -297,7 +297,7 @@ def _trained(run: Life, event: events.Trained) -> bool:
     return True
 
 
-def _followed(run: Life, event: events.Followed) -> bool:
+def _followed(run: Life, event: messages.Followed) -> bool:
     for flow in run.flows:
         if flow.followers.expects(event):
             flow.followers.answer(event)
@@ -312,7 +312,7 @@ def _settle(run: Life, flow: Flow) -> None:
         _settle_one(run, flow, event)
 
 
-def _settle_one(run: Life, flow: Flow, event: events.Trained) -> None:
+def _settle_one(run: Life, flow: Flow, event: messages.Trained) -> None:
     fault = flow.fault(event)
     if fault is not None:
         run.fail(fault)
@@ -329,7 +329,7 @@ def _settle_one(run: Life, flow: Flow, event: events.Trained) -> None:
     scaling.balance(run)
 
 
-def _snapshot_taken(run: Life, event: events.SnapshotTaken) -> bool:
+def _snapshot_taken(run: Life, event: messages.SnapshotTaken) -> bool:
     evaluator, evaluations = run.settings.evaluator, run.evaluations
     if evaluator is None or event.node != run.settings.optimizer or not evaluations.awaits(event):
         return False
@@ -339,7 +339,7 @@ def _snapshot_taken(run: Life, event: events.SnapshotTaken) -> bool:
     return True
 
 
-def _evaluated(run: Life, event: events.Evaluated) -> bool:
+def _evaluated(run: Life, event: messages.Evaluated) -> bool:
     evaluations, asked = run.evaluations, run.settings.eval_episodes
     if event.node != run.settings.evaluator or not evaluations.expects(event):
         return False
@@ -357,7 +357,7 @@ def _evaluated(run: Life, event: events.Evaluated) -> bool:
     return True
 
 
-def _saved(run: Life, event: events.Saved) -> bool:
+def _saved(run: Life, event: messages.Saved) -> bool:
     checkpoints = run.checkpoints
     if not checkpoints.expects(event):
         return False
@@ -425,7 +425,7 @@ def _do_what_was_asked(run: Life, asked: launching.Asked) -> None:
         run.decide("stop", text)
 
 
-def _exited(run: Life, event: events.NodeExited) -> bool:
+def _exited(run: Life, event: messages.NodeExited) -> bool:
     if event.node in run.optional.names:
         _lose_optional(run, event)
     elif run.restarts.knows(event):
@@ -442,14 +442,14 @@ def _exited(run: Life, event: events.NodeExited) -> bool:
     return True
 
 
-def _lose_optional(run: Life, event: events.NodeExited) -> None:
+def _lose_optional(run: Life, event: messages.NodeExited) -> None:
     if run.optional.is_news(event):
         run.decide("node gone", run.optional.bury(event, run.now_s))
     else:
         run.counters.stale += 1
 
 
-def _lose(run: Life, event: events.NodeExited) -> None:
+def _lose(run: Life, event: messages.NodeExited) -> None:
     """A node is gone and comes back; what it was collecting will be ordered anew."""
     node = event.node
     parked = run.ledger.park(node)
@@ -468,7 +468,7 @@ def _lose(run: Life, event: events.NodeExited) -> None:
         scaling.hand_over(run, shard)
 
 
-def _failed(run: Life, event: events.Failed | events.NodeExited) -> None:
+def _failed(run: Life, event: messages.Failed | messages.NodeExited) -> None:
     if event.node in run.optional.names:  # inline, where no process ends
         run.decide("node gone", run.optional.give_up(event))
         return
@@ -482,7 +482,7 @@ def _failed(run: Life, event: events.Failed | events.NodeExited) -> None:
     run.end("failed", text, cause, again=run.comes_back(event))
 
 
-def _left(run: Life, event: events.Left) -> bool:
+def _left(run: Life, event: messages.Left) -> bool:
     expected = run.acting.awaits(event)
     if expected:
         scaling.hand_over(run, event.shard)
@@ -496,34 +496,34 @@ def _tick(run: Life, event: launching.Tick) -> None:
 
 # By event; False of what one returns says that nobody expected it (any more).
 _HANDLERS: dict[type[Any], Callable[[Life, Any], bool | None]] = {
-    events.RolloutReady: _rollout_ready,
-    events.Transformed: _transformed,
-    events.Envelope: _envelope,
-    events.Followed: _followed,
-    events.Trained: _trained,
-    events.SnapshotTaken: _snapshot_taken,
-    events.Evaluated: _evaluated,
-    events.Changed: lambda run, event: run.changes.changed(event),
-    events.Noted: lambda run, event: run.checkpoints.noted(event),
-    events.Saved: _saved,
+    messages.RolloutReady: _rollout_ready,
+    messages.Transformed: _transformed,
+    messages.Envelope: _envelope,
+    messages.Followed: _followed,
+    messages.Trained: _trained,
+    messages.SnapshotTaken: _snapshot_taken,
+    messages.Evaluated: _evaluated,
+    messages.Changed: lambda run, event: run.changes.changed(event),
+    messages.Noted: lambda run, event: run.checkpoints.noted(event),
+    messages.Saved: _saved,
     launching.CheckpointWritten: _checkpoint_written,
     launching.Acted: lambda run, event: run.acting.acted(event),
-    events.Left: _left,
-    events.Restoring: _restoring,
-    events.Ready: _ready,
-    events.NodeExited: _exited,
-    events.Failed: _failed,
+    messages.Left: _left,
+    messages.Restoring: _restoring,
+    messages.Ready: _ready,
+    messages.NodeExited: _exited,
+    messages.Failed: _failed,
     launching.StopRequested: _stop_requested,
     launching.Told: _told,
     launching.ScaleRequested: scaling.scale,
     launching.Requested: lambda run, event: _do_what_was_asked(run, event.asked),
     launching.Tick: _tick,
-    events.Late: lambda run, event: False,
+    messages.Late: lambda run, event: False,
 }
 
 
-def _after_the_end(run: Life, event: events.Event | launching.LauncherEvent) -> None:
-    if isinstance(event, events.NodeExited) and not event.cause:
+def _after_the_end(run: Life, event: messages.Event | launching.LauncherEvent) -> None:
+    if isinstance(event, messages.NodeExited) and not event.cause:
         return  # it had been told to stop
-    if isinstance(event, events.Failed | events.NodeExited):
+    if isinstance(event, messages.Failed | messages.NodeExited):
         run.decide("failure after the end", describe(event).text)

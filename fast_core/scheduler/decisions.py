@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fast_core import events
-from fast_core.events import launching
+from fast_core import messages
+from fast_core.messages import launching
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.flow import Flow
 from fast_core.scheduler.ledger import Rollout, balanced_blocks
@@ -77,7 +77,7 @@ def advance(run: Life) -> None:
         _save(run)
 
 
-def steer(run: Life, flow: Flow, event: events.Trained) -> None:
+def steer(run: Life, flow: Flow, event: messages.Trained) -> None:
     """Let the degree of a flow follow where time goes, once its learner learns."""
     began = flow.settled.env_steps - flow.settings.rows_per_ticket
     why = flow.steer(event, learns=began >= flow.ratio.learning_from)
@@ -111,8 +111,8 @@ def check_standstill(run: Life, idle_since_s: float | None) -> None:
     run.decide("standstill", text)
     if verdict.over:
         node = verdict.owed[0].node
-        cause = events.Failed(node, "waiting for work", text, "", {})
-        lost = events.NodeExited(node, text, report=cause)  # it is no better than dead
+        cause = messages.Failed(node, "waiting for work", text, "", {})
+        lost = messages.NodeExited(node, text, report=cause)  # it is no better than dead
         run.end("failed", text, cause, again=run.comes_back(lost))
 
 
@@ -127,27 +127,27 @@ def debts(run: Life) -> Iterator[Debt]:
     for flow in run.flows:
         for node, rollout in flow.stages.open():
             what = f"has not sent Transformed of rollout {_name(rollout)}"
-            yield Debt(node, events.Transformed, what)
+            yield Debt(node, messages.Transformed, what)
     for node, rollout in run.ledger.open():
-        yield Debt(node, events.RolloutReady, f"has not collected rollout {_name(rollout)}")
+        yield Debt(node, messages.RolloutReady, f"has not collected rollout {_name(rollout)}")
     for node, shard in run.acting.told:
-        yield Debt(node, events.Left, f"has not left shard {shard} to another policy node")
+        yield Debt(node, messages.Left, f"has not left shard {shard} to another policy node")
     for flow in run.flows:
         if flow.tickets.training > flow.followers.waiting:
             what = f"has not trained on ticket {flow.tickets.settled + flow.followers.waiting}"
-            yield Debt(flow.settings.optimizer, events.Trained, what)
+            yield Debt(flow.settings.optimizer, messages.Trained, what)
         for node, ticket in flow.followers.owing():
-            yield Debt(node, events.Followed, f"has not sent Followed of ticket {ticket}")
+            yield Debt(node, messages.Followed, f"has not sent Followed of ticket {ticket}")
     request = run.evaluations.kept.request
     if run.evaluations.stage == "snapshot":
-        yield Debt(settings.optimizer, events.SnapshotTaken, f"has taken no snapshot {request}")
+        yield Debt(settings.optimizer, messages.SnapshotTaken, f"has taken no snapshot {request}")
     if run.evaluations.stage == "evaluate" and settings.evaluator is not None:
-        yield Debt(settings.evaluator, events.Evaluated, f"has no result of evaluation {request}")
+        yield Debt(settings.evaluator, messages.Evaluated, f"has no result of evaluation {request}")
     for node in run.changes.missing:
-        yield Debt(node, events.Changed, "has not said that it goes on with changed values")
+        yield Debt(node, messages.Changed, "has not said that it goes on with changed values")
     for node in run.checkpoints.missing:
         what = f"has not sent Saved of checkpoint {run.checkpoints.number}"
-        yield Debt(node, events.Saved, what)
+        yield Debt(node, messages.Saved, what)
 
 
 def _name(rollout: Rollout) -> str:
@@ -232,7 +232,7 @@ def _merge(run: Life) -> None:
             _order(run, flow, flow.order(merged))
 
 
-def _order(run: Life, flow: Flow, train: events.Train) -> None:
+def _order(run: Life, flow: Flow, train: messages.Train) -> None:
     replay = flow.settings.replay
     if replay is not None and replay not in run.restarts.away:
         run.send(replay, train)  # before the optimizer, which waits for what it draws

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fast_core.events import Evaluate, Evaluated, Snapshot, SnapshotTaken, Value
+from fast_core.messages import Evaluate, Evaluated, Snapshot, SnapshotTaken, Value
 from fast_core.scheduler.settings import SchedulerSettings
 from fast_core.scheduler.settled import Settled
 from fast_core.scheduler.state import SavedState, kept

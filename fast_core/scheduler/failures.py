@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fast_core.events import Failed, NodeExited
+from fast_core.messages import Failed, NodeExited
 
 
 class Budget(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fast_core.events import Collect, RolloutOrder, Train, Trained
+from fast_core.messages import Collect, RolloutOrder, Train, Trained
 from fast_core.scheduler.degree import Auto, AutoState, Spent, effective_share
 from fast_core.scheduler.followers import Followers
 from fast_core.scheduler.ledger import Ledger, Place, Rollout

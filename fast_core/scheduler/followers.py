@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from fast_core.events import Followed, Train, Trained
+from fast_core.messages import Followed, Train, Trained
 
 
 class Followers:

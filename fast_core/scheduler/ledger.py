@@ -15,7 +15,7 @@ from enum import Enum
 
 import msgspec
 
-from fast_core.events import Assign, RolloutOrder, RolloutReady, RolloutRef
+from fast_core.messages import Assign, RolloutOrder, RolloutReady, RolloutRef
 
 
 class Place(Enum):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Command, Failed, NodeExited, StopReason
-from fast_core.events.launching import Decision, EndRun, LauncherCommand
+from fast_core.messages import Command, Failed, NodeExited, StopReason
+from fast_core.messages.launching import Decision, EndRun, LauncherCommand
 from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.balance import Loads
 from fast_core.scheduler.changes import Changes

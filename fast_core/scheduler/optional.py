@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fast_core.events import Failed, NodeExited
+from fast_core.messages import Failed, NodeExited
 from fast_core.scheduler.failures import Budget, Restarts, describe
 
 # Deaths in a row after each of which such a node is started anew; the next one is the last.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fast_core.events import Envelope
+from fast_core.messages import Envelope
 from fast_core.scheduler.settings import Route
 
 HELD_LIMIT = 10_000

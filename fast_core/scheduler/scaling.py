@@ -5,8 +5,8 @@ And shards that move between those that there are, by their loads.
 
 from __future__ import annotations
 
-from fast_core.events import Failed, NodeExited, Release
-from fast_core.events.launching import Respawn, Retire, Scaled, ScaleRequested
+from fast_core.messages import Failed, NodeExited, Release
+from fast_core.messages.launching import Respawn, Retire, Scaled, ScaleRequested
 from fast_core.scheduler.checkpointing import Cut
 from fast_core.scheduler.crew import Crew
 from fast_core.scheduler.failures import describe

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from fast_core.errors import ConfigError
-from fast_core.events import Moment, Value
+from fast_core.messages import Moment, Value
 from fast_core.scheduler.failures import Budget
 
 

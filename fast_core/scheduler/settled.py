@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fast_core.events import Trained
+from fast_core.messages import Trained
 
 
 class Progress(NamedTuple):

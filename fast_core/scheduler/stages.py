@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fast_core.events import Transform, Transformed
+from fast_core.messages import Transform, Transformed
 from fast_core.scheduler.ledger import Rollout
 
 

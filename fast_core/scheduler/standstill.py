@@ -16,28 +16,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fast_core import events
-from fast_core.events import launching
+from fast_core import messages
+from fast_core.messages import launching
 
 PATIENCE, FIRST_PATIENCE = 20.0, 2.0
 PAUSE_S = 2.0  # whoever looks so much too late was paused
 NAMED = 5  # debts that a message names
 _COMES = frozenset(
     {
-        events.Changed,
+        messages.Changed,
         launching.CheckpointWritten,
-        events.Evaluated,
-        events.Followed,
-        events.Left,
-        events.NodeExited,
-        events.Noted,
-        events.Ready,
-        events.RolloutReady,
-        events.Saved,
-        events.SnapshotTaken,
+        messages.Evaluated,
+        messages.Followed,
+        messages.Left,
+        messages.NodeExited,
+        messages.Noted,
+        messages.Ready,
+        messages.RolloutReady,
+        messages.Saved,
+        messages.SnapshotTaken,
         launching.Told,
-        events.Trained,
-        events.Transformed,
+        messages.Trained,
+        messages.Transformed,
     }
 )
 
@@ -52,7 +52,7 @@ class Debt(NamedTuple):
     """
 
     node: str
-    kind: type[events.Event]
+    kind: type[messages.Event]
     what: str
 
 
@@ -72,7 +72,7 @@ class Standstill:
         self._seen: set[type[object]] = set()
         self._told = False
 
-    def take(self, event: events.Event | launching.LauncherEvent, now_s: float) -> None:
+    def take(self, event: messages.Event | launching.LauncherEvent, now_s: float) -> None:
         """Take note of what came."""
         kind = type(event)
         if self._first_s is None or kind not in _COMES:

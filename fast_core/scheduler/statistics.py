@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from fast_core.events import Value
+from fast_core.messages import Value
 from fast_core.scheduler.ledger import Rollout
 
 Phase = Literal["starting", "training", "checkpointing", "finishing", "ended"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fast_core.events import StopReason
+from fast_core.messages import StopReason
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.settings import FlowSettings
 from fast_core.scheduler.settled import Settled

@@ -12,6 +12,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
+    "fast_core.spec": "fast_core.algorithm.spec",
+    "fast_core.metrics": "fast_core.messages.metrics",
+    "fast_core.events": "fast_core.messages",
+    "fast_core.distributed": "fast_core.messages",
     "fast_core.export": "fast_core.policy.export",
     "fast_core.screens": "fast_core.monitor.screens",
     "fast_core.seeding": "fast_core.system.seeding",

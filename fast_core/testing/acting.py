@@ -7,10 +7,10 @@ from typing import Any, cast
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ContractBroken
 from fast_core.policy.checked import CheckedPolicy
-from fast_core.spec import EnvironmentSpec
 from fast_core.testing.samples import draw, noise_of
 
 ROWS = (1, 2, 7)

@@ -19,10 +19,11 @@ from fast_core.config import (
     StopConfig,
     Values,
 )
-from fast_core.distributed.wire import decode_command, encode
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ContractBroken
-from fast_core.events import (
+from fast_core.launcher.topology import check_topology
+from fast_core.launcher.wiring import node_class
+from fast_core.messages import (
     Command,
     Envelope,
     Event,
@@ -38,8 +39,7 @@ from fast_core.events import (
     Transformed,
     UserMessage,
 )
-from fast_core.launcher.topology import check_topology
-from fast_core.launcher.wiring import node_class
+from fast_core.messages.wire import decode_command, encode
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.testing.remains import Remains

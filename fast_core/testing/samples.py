@@ -16,8 +16,8 @@ from fast_core.algorithm import (
     ShardRollout,
     Window,
 )
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Shape = tuple[int, ...]
 _FAR = 2**31  # integers without bounds are drawn up to here

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import RunConfig
-from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import ContractBroken
-from fast_core.events import Event
 from fast_core.launcher.prepare import make_plan, resolve
 from fast_core.memory import Structure
+from fast_core.messages import Event
+from fast_core.messages.inproc import InprocHub
 from fast_core.nodes.node import Node, NodeContext
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec
 
 MOST_STEPS = 10_000
 

@@ -26,7 +26,7 @@ from fast_core.config import (
 )
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.metrics import MetricsRow
+from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.figures import aligned
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.run.parts import names_of

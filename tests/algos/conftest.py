@@ -13,8 +13,8 @@ from fast_core.algorithm import (
     PolicySetup,
     RolloutBatch,
 )
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing.samples import rollouts
 
 MakeEnvironment = Callable[..., EnvironmentSpec]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fast_core.algorithm import ReplayBatch
-from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.replay_cases import Oracle, box_environment, discrete_environment, make_batch
 
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from fast_core.algorithm import LearnerSetup, ReplayBatch
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.dsac_config import DSACConfig, DSACTConfig
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.algos.replay.td3_config import DDPGConfig, TD3Config
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 BOX = {
     "sac": SACConfig,

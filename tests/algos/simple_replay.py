@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from fast_core.algorithm import PolicySetup, ReplayBatch
-from fast_core.spec import EnvironmentSpec, SpaceSpec
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 
 
 def environment_spec(env: gymnasium.Env[Any, Any], name: str) -> EnvironmentSpec:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.appo.config import APPOConfig, IMPALAConfig
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing import check_algorithm
 from tests.algos import test_own_networks as own
 from tests.algos import test_ppo_spaces as spaces

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import ORIGIN, LearnerSetup, PolicySetup, ReplayBatch, RolloutBatch
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.appo.config import APPOConfig
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import CheckpointError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing.samples import rollouts
 from tests.algos import replay_cases
 from tests.forms import slow_but

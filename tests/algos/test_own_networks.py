@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.networks import parameter_layout
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.nets.own_shape import own_shape
@@ -17,7 +18,6 @@ from fast_core.algos.nets_torch.networks import Network
 from fast_core.algos.nets_torch.own import OwnModule
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.rollouts import own_losses
 
 HERE = "tests.algos.own_networks"

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.explicit import ExplicitCore
 from fast_core.algos.ppo.learner import PPO
 from fast_core.algos.rollouts.torch_core import TorchCore
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing.samples import draw
 from tests.forms import slow_but
 

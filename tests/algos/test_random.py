@@ -10,9 +10,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from fast_core.algorithm import PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.random.config import RandomConfig
 from fast_core.envs.spaces import action_spec
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.seeding import Role, stream
 
 ROWS = 4000

@@ -17,6 +17,7 @@ from fast_core.algorithm import (
     RolloutBatch,
     ShardRollout,
 )
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.networks import parameter_layout
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.ppo.autograd import clipped_loss
@@ -28,7 +29,6 @@ from fast_core.algos.rollouts.recurrent_torch_core import RecurrentTorchCore
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
 from fast_core.algos.rollouts.torch_core import Objective
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing.samples import draw, rollouts
 
 STEPS, ENVS, SHARDS = 12, 3, 2

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.torch_algorithm import Loss
 from fast_core.algos.replay.torch_box import Sampled
 from fast_core.algos.replay.torch_dqn import TorchDQN
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.spec import SpaceSpec
 from tests.algos.own_networks import Quiet
 from tests.algos.replay_cases import (
     ALL,

@@ -15,8 +15,8 @@ from fast_core import Run, RunFailed, RunInterrupted
 from fast_core.api.columns import Columns
 from fast_core.api.runs import result_of
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.events import Failed
 from fast_core.launcher import Outcome
+from fast_core.messages import Failed
 from fast_core.monitor.view import EvaluationView, RunSummary
 from tests.launcher.trained_run import make_trained
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from fast_core.distributed.channel import Hub, NodeChannel
-from fast_core.distributed.inproc import InprocHub
-from fast_core.distributed.zmq_channel import ZmqHub, ZmqNodeChannel
 from fast_core.errors import TransportError
-from fast_core.events import LogLine, Message, Save, Stop
+from fast_core.messages import LogLine, Message, Save, Stop
+from fast_core.messages.channel import Hub, NodeChannel
+from fast_core.messages.inproc import InprocHub
+from fast_core.messages.zmq_channel import ZmqHub, ZmqNodeChannel
 
 
 class Net(Protocol):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.description import describe
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 
 VECTOR = Box(-1.0, 1.0, (2,), np.float32)
 MASK = Box(0, 1, (5,), np.int8)

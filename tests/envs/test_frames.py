@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.envs.frames import FrameStack
-from fast_core.spec import SpaceSpec
 
 ROW = SpaceSpec(kind="box", shape=(2,), dtype="int64")
 

@@ -11,6 +11,7 @@ import pytest
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs import make_batch
@@ -19,7 +20,6 @@ from fast_core.envs.place import Place
 from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 from tests.envs.driver import Driver
 
 HERE = "tests.envs.test_making"

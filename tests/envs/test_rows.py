@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.envs.records import mismatch
 from fast_core.envs.rows import (
     Observations,
@@ -15,7 +16,6 @@ from fast_core.envs.rows import (
     rewards_fit,
     store_rewards,
 )
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 SHAPES = [(), (3,), (2, 3), (5000,)]
 ROWS = st.lists(st.floats(), min_size=1, max_size=6)

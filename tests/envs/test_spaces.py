@@ -7,9 +7,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+from fast_core.algorithm.spec import Branch, SpaceSpec
 from fast_core.envs.spaces import action_spec, observation_form
 from fast_core.errors import ConfigError
-from fast_core.spec import Branch, SpaceSpec
 
 VECTOR = Box(-1.0, 1.0, (2,), np.float32)
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fast_core.events import RolloutOrder
 from fast_core.integrations.coordinator import Coordinator, Round
+from fast_core.messages import RolloutOrder
 
 
 def coordinator(**changes: Any) -> Coordinator:

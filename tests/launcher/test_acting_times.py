@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import PolicyConfig
-from fast_core.events.launching import Acted
 from fast_core.launcher.acting_times import INTERVAL_S, ActingTimes
 from fast_core.memory import StatsColumn
+from fast_core.messages.launching import Acted
 from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 

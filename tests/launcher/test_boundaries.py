@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import Command, Event, Failed, LogLine, Ready
 from fast_core.launcher.inline import InlineRun
 from fast_core.launcher.processes import node_process
 from fast_core.launcher.processes.start import probe_start
+from fast_core.messages import Command, Event, Failed, LogLine, Ready
 from fast_core.nodes.node import Node
 from fast_core.run.names import Role
 from fast_core.run.own_parts import OwnPart

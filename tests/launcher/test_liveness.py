@@ -36,7 +36,7 @@ def wall_clocks(text: str) -> list[str]:
 
 
 def sources() -> list[Path]:
-    folders = ("launcher", "distributed", "scheduler", "nodes", "envs", "memory")
+    folders = ("launcher", "messages", "scheduler", "nodes", "envs", "memory")
     found = [path for name in folders for path in (ROOT / "fast_core" / name).rglob("*.py")]
     return [*found, ROOT / "fast_core" / "node.py"]
 

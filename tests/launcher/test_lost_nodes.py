@@ -18,12 +18,12 @@ from fast_core.config import (
     SupervisionConfig,
 )
 from fast_core.errors import TransportError
-from fast_core.events import Command, Failed, NodeExited, Ready, Stop
-from fast_core.events.launching import Respawn, ScaleRequested
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
+from fast_core.messages import Command, Failed, NodeExited, Ready, Stop
+from fast_core.messages.launching import Respawn, ScaleRequested
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import ProgressView

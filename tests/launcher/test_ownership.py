@@ -9,9 +9,9 @@ import pytest
 
 from fast_core.config import DashboardConfig, ExtraNodeConfig, NodesConfig
 from fast_core.errors import SegmentError, TopologyError
-from fast_core.events import Command
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import Ring, Structure, Trace, WeightBoard
+from fast_core.messages import Command
 from fast_core.monitor.screens.watching import watching_words
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.collect.env import EnvNode

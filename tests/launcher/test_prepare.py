@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
@@ -40,7 +41,6 @@ from fast_core.launcher.prepare import (
 )
 from fast_core.launcher.sizing.auto_degree import with_room
 from fast_core.memory import MemoryAvailable
-from fast_core.spec import SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config, make_run_plan
 
 LARGE = PPOConfig(name="ppo", hidden_sizes=(2048, 2048), minibatch_size=16)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import Trained
 from fast_core.launcher.rerun import rerun
 from fast_core.launcher.rerunning.entries import entry
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
+from fast_core.messages import Trained
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.schedule import FORMAT, ScheduleHeader, ScheduleWriter, next_part
 

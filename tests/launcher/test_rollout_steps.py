@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.sac_config import SACConfig
@@ -38,7 +39,6 @@ from fast_core.run.memory import layout_of
 from fast_core.run.parts import parts_of, roles_of
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log, structures
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.nodes.stage import CARTPOLE, make_config
 
 HALFCHEETAH = EnvironmentSpec(

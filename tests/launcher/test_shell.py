@@ -10,19 +10,29 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.errors import TransportError
-from fast_core.events import Collect, Command, Failed, NodeExited, Ready, Save, Saved, Stop, Trained
-from fast_core.events.launching import (
+from fast_core.launcher import shell as module
+from fast_core.launcher.listener import Listener, NewRun
+from fast_core.launcher.roster import EXIT_NEWS_S
+from fast_core.launcher.shell import Shell
+from fast_core.memory import StatsColumn
+from fast_core.messages import (
+    Collect,
+    Command,
+    Failed,
+    NodeExited,
+    Ready,
+    Save,
+    Saved,
+    Stop,
+    Trained,
+)
+from fast_core.messages.launching import (
     AbandonCheckpoint,
     CheckpointWritten,
     CommitCheckpoint,
     Decision,
     EndRun,
 )
-from fast_core.launcher import shell as module
-from fast_core.launcher.listener import Listener, NewRun
-from fast_core.launcher.roster import EXIT_NEWS_S
-from fast_core.launcher.shell import Shell
-from fast_core.memory import StatsColumn
 from fast_core.monitor.progress import PlainProgress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.nodes.node import NodeState

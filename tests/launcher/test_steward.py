@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from fast_core.errors import SegmentError, TransportError
-from fast_core.events import Failed, NodeExited, Ready, Stop
 from fast_core.launcher import steward as module
 from fast_core.launcher.processes.start import StewardStart
+from fast_core.messages import Failed, NodeExited, Ready, Stop
 from fast_core.system import remains
 from tests.nodes.stage import Stage
 

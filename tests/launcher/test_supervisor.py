@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
-from fast_core.events import Failed, Restoring
-from fast_core.events.launching import EndRun, Respawn
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes import beginning as module
 from fast_core.launcher.processes.beginning import PROBE, ask_probe, await_answer, await_started
@@ -26,7 +25,8 @@ from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, frame
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.supervisor import Supervisor
-from fast_core.spec import EnvironmentSpec
+from fast_core.messages import Failed, Restoring
+from fast_core.messages.launching import EndRun, Respawn
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
 START = ProbeStart(

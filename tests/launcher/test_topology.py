@@ -8,13 +8,13 @@ import pytest
 
 from fast_core.config import EvaluationConfig
 from fast_core.errors import TopologyError
-from fast_core.events import Command, Evaluate, Ready, Record, RolloutReady, Save
 from fast_core.launcher.topology import (
     check,
     check_topology,
     scheduler_emits,
 )
 from fast_core.launcher.wiring import node_class
+from fast_core.messages import Command, Evaluate, Ready, Record, RolloutReady, Save
 from fast_core.nodes.node import Node
 from fast_core.run import parts
 from tests.nodes.stage import make_config, make_run_plan

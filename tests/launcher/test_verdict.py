@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import torch
 
+from fast_core.algorithm.spec import REWARD, Blur, SpaceSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config.file import loads
@@ -17,7 +18,6 @@ from fast_core.errors import FastLoopError
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.verdict import Findings, judge, remarks
 from fast_core.nodes.learn.devices import check_devices
-from fast_core.spec import REWARD, Blur, SpaceSpec
 from tests.nodes.stage import CARTPOLE
 
 TEXT = """\

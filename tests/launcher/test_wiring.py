@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from fast_core.config import DashboardConfig, ExtraNodeConfig, NodesConfig
 from fast_core.errors import TopologyError
-from fast_core.events import (
+from fast_core.launcher.topology import check_topology
+from fast_core.launcher.wiring import check_messages, extra_nodes, wiring
+from fast_core.messages import (
     Collect,
     Command,
     Message,
@@ -23,8 +25,6 @@ from fast_core.events import (
     Transformed,
     UserMessage,
 )
-from fast_core.launcher.topology import check_topology
-from fast_core.launcher.wiring import check_messages, extra_nodes, wiring
 from fast_core.nodes.node import Node
 from fast_core.scheduler.settings import Route
 from fast_core.tools.commands import program

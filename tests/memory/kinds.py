@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast_core.algorithm.spec import Column, FieldSpec, SpaceSpec
 from fast_core.memory import (
     STATS_WORDS,
     Doorbell,
@@ -21,7 +22,6 @@ from fast_core.memory import (
     WeightBoard,
     replay_fields,
 )
-from fast_core.spec import Column, FieldSpec, SpaceSpec
 
 NBYTES = 100
 MAIL = (FieldSpec("obs", (3,), "float32", "rollout"), FieldSpec("flag", (), "bool", "rollout"))

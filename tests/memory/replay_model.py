@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.memory import PriorityTree, ReplayArrays, ReplayLog, ReplayReader, replay_fields
 from fast_core.memory.header import Array
 from fast_core.memory.replay_log import ReplayFields
-from fast_core.spec import FieldSpec, SpaceSpec
 from fast_core.tools.replay_view import RankedRow
 
 Memory = Callable[[int], memoryview]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import (
     KeptPriorities,
@@ -16,7 +17,6 @@ from fast_core.memory import (
     ReplayReader,
     replay_fields,
 )
-from fast_core.spec import FieldSpec, SpaceSpec
 
 ENVS, CAPACITY = 2, 24
 FIELDS = replay_fields(SpaceSpec("box", (), "float32"), FieldSpec("action", (), "int64"))

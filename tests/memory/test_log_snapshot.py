@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import (
     LogRestore,
@@ -22,7 +23,6 @@ from fast_core.memory import (
 )
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, row_dtype
 from fast_core.memory.replay_log import ReplayFields
-from fast_core.spec import FieldSpec, SpaceSpec
 
 Memory = Callable[[int], memoryview]
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import Mailbox
 from fast_core.run.mail import Reply
-from fast_core.spec import FieldSpec
 
 FIELDS = (
     FieldSpec("obs", (3,), "float32", "rollout"),

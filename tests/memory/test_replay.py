@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import Column, FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import (
     Mailbox,
@@ -17,7 +18,6 @@ from fast_core.memory import (
     replay_fields,
 )
 from fast_core.run.mail import Drawn
-from fast_core.spec import Column, FieldSpec, SpaceSpec
 from tests.memory.replay_model import (
     GAMMA,
     SEED,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import ReplayLog, replay_fields
-from fast_core.spec import FieldSpec, SpaceSpec
 
 Memory = Callable[[int], memoryview]
 

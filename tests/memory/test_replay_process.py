@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.memory import (
     LogRestore,
     LogSnapshot,
@@ -21,7 +22,6 @@ from fast_core.memory import (
     replay_fields,
 )
 from fast_core.memory.replay_log import ReplayFields
-from fast_core.spec import FieldSpec, SpaceSpec
 from tests.forms import slow_but
 
 pytestmark = pytest.mark.process

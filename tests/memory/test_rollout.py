@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import RolloutStore
-from fast_core.spec import FieldSpec
 
 Memory = Callable[[int], memoryview]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import Window
+from fast_core.algorithm.spec import Column, FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, SequenceArrays
-from fast_core.spec import Column, FieldSpec, SpaceSpec
 from tests.memory.replay_model import GAMMA, SEED, Model, Shard, new_log, new_tree, replay_fields
 
 Memory = Callable[[int], memoryview]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import Column
 from fast_core.errors import SegmentError
 from fast_core.memory import SideColumns
-from fast_core.spec import Column
 
 SAID = (Column("said", (2,), "float32", writer="learner"),)
 Memory = Callable[[int], memoryview]

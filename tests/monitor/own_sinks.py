@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.metrics import MetricsRow, RunEnd, RunStart
+from fast_core.messages.metrics import MetricsRow, RunEnd, RunStart
 
 
 class Lines:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fast_core.events import Failed, NodeExited
+from fast_core.messages import Failed, NodeExited
 from fast_core.monitor.crash import WENT_ON, crash_report, survived_report
 
 TRACEBACK = (

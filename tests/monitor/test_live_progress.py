@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 from fast_core.monitor.live_progress import LiveProgress
 from tests.monitor.views import SUMMARY, view_at
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 from fast_core.monitor.log_lines import NodeLogs, is_warning, log_text
 from fast_core.monitor.run_directory import RunDirectory
 

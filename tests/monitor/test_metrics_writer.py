@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fast_core.events import Record
+from fast_core.messages import Record
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.metrics_writer import MetricsWriter
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from fast_core.events import LogLine
+from fast_core.messages import LogLine
 from fast_core.monitor.progress import PlainProgress
 from tests.monitor.views import SUMMARY, view_at
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.events import Record
+from fast_core.messages import Record
 from fast_core.monitor.journal import EventJournal
 from fast_core.monitor.metrics_writer import MetricsWriter
 from fast_core.monitor.report import report_html, write_report

@@ -9,7 +9,7 @@ import pytest
 
 from fast_core.config import MetricsConfig, SinkConfig
 from fast_core.errors import ConfigError
-from fast_core.metrics import MetricsRow, MetricsSink, RunEnd, RunStart
+from fast_core.messages.metrics import MetricsRow, MetricsSink, RunEnd, RunStart
 from fast_core.monitor import sinks as module
 from fast_core.monitor.sinks import SinkThread, check_sinks, end_all, make_sink
 from tests.monitor import own_sinks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fast_core.metrics import MetricsRow, RunEnd, RunStart
+from fast_core.messages.metrics import MetricsRow, RunEnd, RunStart
 from fast_core.monitor.tensorboard_file import TensorBoardFile
 from fast_core.monitor.tensorboard_sink import TensorBoardSink, scalars_of
 from tests.monitor.event_files import read_images, read_scalars, read_sessions

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fast_core.metrics import MetricsRow, RunStart
+from fast_core.messages.metrics import MetricsRow, RunStart
 from fast_core.monitor.wandb_sink import WandbSink
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.algorithm import ActionOutput, Array, PolicySetup
+from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import Column, EnvironmentSpec, FieldSpec
 
 
 class Costly(CartPoleEnv):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import ReplaySpec, Window
+from fast_core.algorithm.spec import Column
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
     NodesConfig,
@@ -18,11 +19,10 @@ from fast_core.config import (
     RolloutConfig,
     RunConfig,
 )
-from fast_core.events import Train
 from fast_core.memory import ReplayLog
+from fast_core.messages import Train
 from fast_core.nodes.replay.batch_slots import BatchSlots
 from fast_core.nodes.replay.node import ReplayNode
-from fast_core.spec import Column
 from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, PolicySetup, ReplaySpec
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.memory import ReplayLog, ReplayReader
-from fast_core.spec import EnvironmentSpec
 from tests.nodes.counting import CountingConfig, CountingPolicy
 
 GAMMA = 0.9

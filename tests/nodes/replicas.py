@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from fast_core.algorithm import ReplayBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import (
     DiagnosticsConfig,
     EnvironmentConfig,
@@ -26,7 +27,6 @@ from fast_core.config import (
 from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec
 from tests.algos.replay_cases import environment_for, make_batch, make_config
 from tests.closing import until_the_end
 from tests.nodes.stage import make_run_plan

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.config import EvaluationConfig, RunConfig
-from fast_core.events import RolloutOrder, RolloutRef
 from fast_core.memory import Structure
+from fast_core.messages import RolloutOrder, RolloutRef
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.testing import stage
 from fast_core.testing.node import SMALL
 from fast_core.testing.stage import drain as drain

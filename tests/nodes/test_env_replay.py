@@ -15,6 +15,7 @@ import pytest
 from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import (
     EnvironmentConfig,
     EnvNodesConfig,
@@ -28,14 +29,13 @@ from fast_core.config import (
 )
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import SegmentError
-from fast_core.events import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
 from fast_core.memory import ReplayLog, ReplayReader
 from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
+from fast_core.messages import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
 from fast_core.nodes.act.policy import PolicyNode
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.rollout_sinks import ReplayRollouts
 from fast_core.nodes.rollout_reader import RolloutReader
-from fast_core.spec import EnvironmentSpec
 from tests.closing import until_the_end
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form

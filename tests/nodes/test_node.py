@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import DiagnosticsConfig
-from fast_core.events import Command, Save, Stop
 from fast_core.memory import StatsColumn
+from fast_core.messages import Command, Save, Stop
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.run.structures import SPAN
 from tests.nodes.stage import Stage, make_config

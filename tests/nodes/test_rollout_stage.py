@@ -10,9 +10,9 @@ import pytest
 
 from fast_core.algorithm import ShardRollout
 from fast_core.config import ExtraNodeConfig, NodesConfig
-from fast_core.distributed.wire import decode_command, encode
 from fast_core.errors import CheckpointError, FastLoopError, SegmentError, TransportError
-from fast_core.events import Command, Envelope, RolloutRef, Transform, UserMessage
+from fast_core.messages import Command, Envelope, RolloutRef, Transform, UserMessage
+from fast_core.messages.wire import decode_command, encode
 from fast_core.nodes.rollout_stage import RolloutStage
 from tests.nodes.stage import Stage, drain, make_config
 

@@ -13,7 +13,7 @@ from fast_core.config import EnvironmentConfig, PolicyConfig, RolloutConfig, Sup
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.errors import EnvironmentFailed, SegmentError
-from fast_core.events import Assign, Collect, RolloutReady, Save, Train, Trained
+from fast_core.messages import Assign, Collect, RolloutReady, Save, Train, Trained
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.learn.optimizer import OptimizerNode

@@ -12,7 +12,7 @@ import pytest
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
 from fast_core.envs.trying.probe import probe
-from fast_core.events import Evaluate
+from fast_core.messages import Evaluate
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.policy.actor import Actor
 from fast_core.policy.file import best_policy_path

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import Branch, Tree
 from fast_core.errors import CheckpointError, PolicyError
 from fast_core.policy import Policy, PolicyState, load_policy
-from fast_core.spec import Branch, Tree
 from tests.forms import slow_but
 from tests.policy.stages import ENVS, KINDS, Played, play
 

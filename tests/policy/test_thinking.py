@@ -9,9 +9,9 @@ import pytest
 
 from examples.linear import LinearConfig, value_inputs
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.policy.thinking import PolicyThinker
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 SEEN = SpaceSpec("box", (3,), "float32", low=(-9.0,), high=(9.0,))
 ACTIONS = {

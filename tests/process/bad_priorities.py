@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from fast_core.algorithm import Algorithm, LearnerSetup, ReplayBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.dqn import DQN
 from fast_core.algos.replay.dqn_config import DQNConfig
-from fast_core.spec import EnvironmentSpec
 
 WRONG = (np.nan, np.inf, -1.0)
 

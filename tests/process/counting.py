@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from fast_core.algorithm import ActionOutput, Array, RolloutBatch, UpdateReport
-from fast_core.spec import EnvironmentSpec
+from fast_core.algorithm.spec import EnvironmentSpec
 from tests.process.tiny import TinyConfig, TinyLearner, TinyPolicy
 
 LENGTHS = (3, 5, 7)

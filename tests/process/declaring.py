@@ -16,8 +16,8 @@ from fast_core.algorithm import (
     ReplaySpec,
     UpdateReport,
 )
+from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import Column, EnvironmentSpec, FieldSpec
 
 
 class DeclaringConfig(AlgorithmConfig, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Algorithm, LearnerSetup, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.dqn import DQN
 from fast_core.algos.replay.dqn_config import DQNConfig
-from fast_core.spec import EnvironmentSpec
 
 HEALTHY_STEPS = 40
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from fast_core.algorithm import Algorithm, LearnerSetup, ReplayBatch, UpdateReport
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.replay.dqn import DQN
 from fast_core.algos.replay.dqn_config import DQNConfig
-from fast_core.spec import EnvironmentSpec
 
 FAILS_AT = 30
 

@@ -19,12 +19,12 @@ from fast_core.algorithm import (
     ShardRollout,
     UpdateReport,
 )
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.events import Command, Transform
 from fast_core.memory import Structure
+from fast_core.messages import Command, Transform
 from fast_core.nodes.rollout_stage import RolloutStage
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec
 
 
 class Oddity(BaseException):

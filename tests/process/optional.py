@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from fast_core.events import Command, Ready
+from fast_core.messages import Command, Ready
 from fast_core.nodes.node import Node
 
 

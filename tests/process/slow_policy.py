@@ -11,8 +11,8 @@ import time
 import setproctitle
 
 from fast_core.algorithm import ActionOutput, Array, Policy, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.spec import EnvironmentSpec
 
 VARIABLE = "FASTLOOP_TEST_SLOW"
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fast_core.algorithm import Algorithm, Array, LearnerSetup, Policy, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
 
 
 class TinyConfig(AlgorithmConfig, frozen=True, kw_only=True):

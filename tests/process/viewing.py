@@ -17,8 +17,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from fast_core.events import Command, Ready
 from fast_core.memory import Structure, Trace
+from fast_core.messages import Command, Ready
 from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.tiles import tiles
 from fast_core.monitor.screens.watching import WATCHING, Watching

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fast_core.algorithm.spec import Column, FieldSpec
 from fast_core.errors import ConfigError
 from fast_core.run.columns import (
     batch_fields,
@@ -15,7 +16,6 @@ from fast_core.run.columns import (
     rollout_fields,
 )
 from fast_core.run.plan import RunPlan
-from fast_core.spec import Column, FieldSpec
 from tests.nodes.counting import CountingConfig
 from tests.nodes.replaying import ReplayingConfig
 from tests.nodes.stage import make_config, make_run_plan, stacked
@@ -66,8 +66,8 @@ def plan_with(folder: Path, declared: object) -> RunPlan:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        (None, "a tuple of fast_core.spec.Column; got None"),
-        ((FieldSpec("cost", (), "float32"),), "a tuple of fast_core.spec.Column; got"),
+        (None, "a tuple of fast_core.algorithm.spec.Column; got None"),
+        ((FieldSpec("cost", (), "float32"),), "a tuple of fast_core.algorithm.spec.Column; got"),
         ((Column("reward", (), "float32"),), "column 'reward' with a name that no other"),
         ((Column("next_obs", (), "float32"),), "column 'next_obs' with a name"),
         ((Column("environment_action", (), "float32"),), "column 'environment_action' with a name"),

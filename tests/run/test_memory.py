@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
     DashboardConfig,
@@ -28,7 +29,6 @@ from fast_core.run.needs import arithmetic, private_nbytes
 from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
-from fast_core.spec import FieldSpec
 from tests.closing import until_the_end
 from tests.nodes.stage import make_config, make_run_plan
 

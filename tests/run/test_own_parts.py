@@ -11,11 +11,11 @@ import pytest
 
 from fast_core.config import ExtraNodeConfig, NodesConfig, PartConfig, RunConfig
 from fast_core.errors import ConfigError, OtherRun, TopologyError
-from fast_core.events import Command, Followed, Ready, Save, Saved, Train
 from fast_core.launcher.checkpoints.store import check_identity
 from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import Structure, Trace
+from fast_core.messages import Command, Followed, Ready, Save, Saved, Train
 from fast_core.node import Node, Part, Role, RunPlan
 from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.needs import private_nbytes

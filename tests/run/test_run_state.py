@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fast_core.events import Failed
+from fast_core.messages import Failed
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import CheckpointError
-from fast_core.events.launching import Tick
+from fast_core.messages.launching import Tick
 from fast_core.run.schedule import (
     FORMAT,
     Entry,

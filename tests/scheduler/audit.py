@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from fractions import Fraction
 
-from fast_core.events import (
+from fast_core.messages import (
     Assign,
     Change,
     Changed,
@@ -35,7 +35,7 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.events.launching import (
+from fast_core.messages.launching import (
     AbandonCheckpoint,
     CheckpointWritten,
     CommitCheckpoint,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import NamedTuple, Self
 
-from fast_core.events import (
+from fast_core.messages import (
     Assign,
     Change,
     Changed,
@@ -44,7 +44,7 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.events.launching import (
+from fast_core.messages.launching import (
     Asked,
     CheckpointWritten,
     CommitCheckpoint,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fast_core.events import Assign, Leave, Release, RolloutOrder
-from fast_core.events.launching import Acted, Decision
+from fast_core.messages import Assign, Leave, Release, RolloutOrder
+from fast_core.messages.launching import Acted, Decision
 from fast_core.scheduler.balance import LEAST_SAMPLES, Loads
 from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, duration, make_settings, simulate

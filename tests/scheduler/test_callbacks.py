@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from fast_core.events import Change, Collect, Evaluate, Save, Snapshot, Train
-from fast_core.events.launching import Asked, CommitCheckpoint, Requested, Tell, Told
+from fast_core.messages import Change, Collect, Evaluate, Save, Snapshot, Train
+from fast_core.messages.launching import Asked, CommitCheckpoint, Requested, Tell, Told
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Send
 from tests.scheduler.simulation import Checkpoint, World, make_settings
 from tests.scheduler.test_checkpointing import save_parts

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Collect, Save, Saved, Snapshot
-from fast_core.events.launching import (
+from fast_core.messages import Collect, Save, Saved, Snapshot
+from fast_core.messages.launching import (
     AbandonCheckpoint,
     CheckpointWritten,
     CommitCheckpoint,

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from fast_core.events import RolloutOrder, Train
-from fast_core.events.launching import Decision
+from fast_core.messages import RolloutOrder, Train
+from fast_core.messages.launching import Decision
 from fast_core.scheduler.degree import (
     Auto,
     AutoState,

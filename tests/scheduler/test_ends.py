@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from fast_core.events import (
+from fast_core.messages import (
     Collect,
     Failed,
     LogLine,
@@ -11,7 +11,7 @@ from fast_core.events import (
     Save,
     Snapshot,
 )
-from fast_core.events.launching import Decision, EndRun, Respawn, StopRequested, Tick
+from fast_core.messages.launching import Decision, EndRun, Respawn, StopRequested, Tick
 from tests.scheduler.simulation import World, make_settings
 from tests.scheduler.test_training import collect_all, commands, train_one
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from fast_core.events import Collect, Evaluate, Evaluated, Played, Snapshot, SnapshotTaken, Train
-from fast_core.events.launching import EndRun
+from fast_core.messages import Collect, Evaluate, Evaluated, Played, Snapshot, SnapshotTaken, Train
+from fast_core.messages.launching import EndRun
 from fast_core.scheduler import LAUNCHER, Send
 from fast_core.scheduler.evaluation import Evaluations, EvaluationState
 from fast_core.scheduler.state import SavedState, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.events import (
+from fast_core.messages import (
     Assign,
     Collect,
     Evaluate,
@@ -18,7 +18,7 @@ from fast_core.events import (
     Snapshot,
     Train,
 )
-from fast_core.events.launching import Decision, Respawn, StopRequested, Tick
+from fast_core.messages.launching import Decision, Respawn, StopRequested, Tick
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
 from tests.scheduler.test_training import collect_all, train_one

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import (
+from fast_core.messages import (
     Collect,
     Ready,
     RolloutOrder,
@@ -23,7 +23,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.events.launching import EndRun, StopRequested
+from fast_core.messages.launching import EndRun, StopRequested
 from fast_core.scheduler import FlowSettings, Scheduler, SchedulerSettings, Send
 from tests.scheduler.simulation import make_settings, rollout_ready
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.events import Followed, Ready, Train
-from fast_core.events.launching import EndRun, Respawn
+from fast_core.messages import Followed, Ready, Train
+from fast_core.messages.launching import EndRun, Respawn
 from tests.scheduler.simulation import World, make_settings, simulate
 from tests.scheduler.test_stages import told
 from tests.scheduler.test_training import collect_all, train_one

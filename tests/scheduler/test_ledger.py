@@ -1,6 +1,6 @@
 import pytest
 
-from fast_core.events import RolloutReady
+from fast_core.messages import RolloutReady
 from fast_core.scheduler.ledger import Ledger, Place, Rollout, balanced_blocks
 from tests.scheduler.simulation import rollout_ready
 

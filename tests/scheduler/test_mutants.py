@@ -16,8 +16,8 @@ from hypothesis import Phase
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from fast_core.events import Leave, RolloutOrder, RolloutReady, Serve
-from fast_core.events.launching import ScaleRequested
+from fast_core.messages import Leave, RolloutOrder, RolloutReady, Serve
+from fast_core.messages.launching import ScaleRequested
 from fast_core.scheduler import flow
 from fast_core.scheduler.acting import Acting
 from fast_core.scheduler.ledger import Ledger, Rollout

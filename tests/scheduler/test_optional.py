@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.events import Envelope, Failed, NodeExited, Ready, Saved
-from fast_core.events.launching import Decision, EndRun, LauncherEvent, Respawn, Tick
+from fast_core.messages import Envelope, Failed, NodeExited, Ready, Saved
+from fast_core.messages.launching import Decision, EndRun, LauncherEvent, Respawn, Tick
 from fast_core.scheduler import Scheduler, Send
 from fast_core.scheduler.optional import DEATHS
 from fast_core.scheduler.settings import Route

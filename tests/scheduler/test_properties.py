@@ -7,8 +7,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from fast_core.events import Evaluated, Failed, RolloutReady, Saved, Trained
-from fast_core.events.launching import Acted, Asked, ScaleRequested, StopRequested, Tick
+from fast_core.messages import Evaluated, Failed, RolloutReady, Saved, Trained
+from fast_core.messages.launching import Acted, Asked, ScaleRequested, StopRequested, Tick
 from tests.scheduler.simulation import World, make_settings, rollout_ready
 
 PICK = st.integers(0, 1_000_000)

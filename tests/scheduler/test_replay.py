@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from fast_core.events import Collect, Event, Noted, Save, Saved, Snapshot, Train, Trained
-from fast_core.events.launching import EndRun, LauncherEvent, StopRequested
+from fast_core.messages import Collect, Event, Noted, Save, Saved, Snapshot, Train, Trained
+from fast_core.messages.launching import EndRun, LauncherEvent, StopRequested
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, rollout_ready, simulate, work_of
 from tests.scheduler.test_training import collect_all, commands

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.events import Envelope, Ready
+from fast_core.messages import Envelope, Ready
 from fast_core.scheduler import Scheduler, routing
 from fast_core.scheduler.settings import Route
 from tests.scheduler.simulation import World, make_settings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_core.events import (
+from fast_core.messages import (
     Assign,
     Change,
     Collect,
@@ -17,7 +17,7 @@ from fast_core.events import (
     Save,
     Serve,
 )
-from fast_core.events.launching import (
+from fast_core.messages.launching import (
     Asked,
     Requested,
     Respawn,

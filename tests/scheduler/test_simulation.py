@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from fast_core.events import (
+from fast_core.messages import (
     Collect,
     Evaluate,
     RolloutOrder,
@@ -14,7 +14,7 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.events.launching import StopRequested
+from fast_core.messages.launching import StopRequested
 from fast_core.scheduler import Scheduler
 from tests.forms import slow_but
 from tests.scheduler.simulation import Task, World, make_settings, simulate

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fast_core.errors import ConfigError
-from fast_core.events import (
+from fast_core.messages import (
     Event,
     NodeExited,
     Noted,
@@ -19,7 +19,7 @@ from fast_core.events import (
     Transform,
     Transformed,
 )
-from fast_core.events.launching import EndRun
+from fast_core.messages.launching import EndRun
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
 from tests.scheduler.test_training import collect_all, train_one

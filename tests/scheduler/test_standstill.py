@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.events import Evaluate, Ready, RolloutReady, Train
-from fast_core.events.launching import Decision, EndRun, Tick
+from fast_core.messages import Evaluate, Ready, RolloutReady, Train
+from fast_core.messages.launching import Decision, EndRun, Tick
 from fast_core.scheduler import Scheduler
 from fast_core.scheduler.decisions import debts
 from fast_core.scheduler.standstill import Debt, Standstill

@@ -1,5 +1,5 @@
-from fast_core.events import Assign, Collect, Ready, Restoring
-from fast_core.events.launching import Decision, EndRun, Tick
+from fast_core.messages import Assign, Collect, Ready, Restoring
+from fast_core.messages.launching import Decision, EndRun, Tick
 from fast_core.scheduler import LAUNCHER, Scheduler
 from tests.scheduler.simulation import World, make_settings, simulate
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from fast_core.events import RolloutReady
+from fast_core.messages import RolloutReady
 from fast_core.scheduler.statistics import MOST_INFO, Episodes
 
 

@@ -1,4 +1,4 @@
-from fast_core.events import RolloutOrder
+from fast_core.messages import RolloutOrder
 from fast_core.scheduler.ledger import Place, Rollout
 from fast_core.scheduler.tickets import Merged, Tickets
 

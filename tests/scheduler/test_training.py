@@ -3,8 +3,8 @@ import math
 import msgspec
 import pytest
 
-from fast_core.events import Collect, RolloutReady, Train, Trained
-from fast_core.events.launching import EndRun
+from fast_core.messages import Collect, RolloutReady, Train, Trained
+from fast_core.messages.launching import EndRun
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings
 

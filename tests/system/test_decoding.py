@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from fast_core.dashboard.clients import understand
-from fast_core.distributed.wire import decode_command, decode_event
 from fast_core.envs.stepping.batch_state import decode_state
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.launcher.control.messages import decode_answer, decode_request
+from fast_core.messages.wire import decode_command, decode_event
 from fast_core.monitor.journal import read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory

@@ -17,11 +17,11 @@ from fast_core.algorithm import (
     UpdateReport,
     Window,
 )
+from fast_core.algorithm.spec import Column, FieldSpec
 from fast_core.algos.replay.sac import SAC
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ContractBroken
-from fast_core.spec import Column, FieldSpec
 from fast_core.testing import check_algorithm
 
 SETUP = LearnerSetup(seed=0, shards=2, envs_per_shard=2, steps=4)

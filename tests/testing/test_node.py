@@ -11,7 +11,7 @@ import pytest
 
 from fast_core.algorithm import ShardRollout
 from fast_core.errors import ContractBroken, TopologyError
-from fast_core.events import Command, Ready, Save, Saved, Transform, Transformed, UserMessage
+from fast_core.messages import Command, Ready, Save, Saved, Transform, Transformed, UserMessage
 from fast_core.nodes.rollout_stage import RolloutStage
 from fast_core.testing import check_node
 

@@ -15,10 +15,10 @@ import pytest
 from fast_core.config import CheckpointConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError
-from fast_core.events import Save, Saved
-from fast_core.events.launching import CommitCheckpoint
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.memory import log_rows
+from fast_core.messages import Save, Saved
+from fast_core.messages.launching import CommitCheckpoint
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.tools.replay_view import show_replay
 from tests.memory.replay_model import highest

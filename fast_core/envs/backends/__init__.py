@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import inspect
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.backends.backend import Backend, VectorStep, refuse_untaken
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.importing import named
 
 __all__ = ["Backend", "VectorStep", "backend_class", "imported", "make_backend"]

@@ -11,10 +11,10 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.drawing.drawable import Drawable
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 
 KEYS = ("attributes", "atari", "reset_options")
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import Values
 from fast_core.envs.drawing.drawable import Drawable, Present
 from fast_core.envs.frames import FrameStack
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.seeding import Role
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]

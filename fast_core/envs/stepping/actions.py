@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fast_core.algorithm import Array
-from fast_core.spec import SpaceSpec
+from fast_core.algorithm.spec import SpaceSpec
 
 _CHUNK = 256
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import Column, EnvironmentSpec
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.drawing.drawable import Drawable, Present
 from fast_core.envs.episode_info import EpisodeInfo
@@ -30,7 +31,6 @@ from fast_core.envs.stepping.open_episodes import OpenEpisodes, progress_words
 from fast_core.envs.stepping.repeating import Repetition
 from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import EnvironmentFailed
-from fast_core.spec import Column, EnvironmentSpec
 from fast_core.system.seeding import EpisodeSeeds, Role
 
 Flags = NDArray[np.bool_]

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.config import Values
 from fast_core.envs.masks import valid_action
 from fast_core.envs.stepping.actions import ActionLog
 from fast_core.envs.stepping.no_reward import NoReward
 from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.errors import CheckpointError
-from fast_core.spec import SpaceSpec
 from fast_core.system.decoding import from_msgpack
 
 VERSION = 1

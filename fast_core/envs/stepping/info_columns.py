@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
-from fast_core.spec import Column, as_dtype
+from fast_core.algorithm.spec import Column, as_dtype
 
 _TAKES = {"f": "biuf", "i": "biu", "u": "biu", "b": "b"}  # what becomes what, by kinds of dtypes
 

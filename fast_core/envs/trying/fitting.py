@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fast_core.algorithm.spec import EnvironmentSpec, differences
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.video_file import as_frame, import_encoder
 from fast_core.envs.place import Place
@@ -12,7 +13,6 @@ from fast_core.envs.playing.rendering import drawing, explained
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.probe import probe, probed
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.spec import EnvironmentSpec, differences
 from fast_core.system.seeding import Role, draw_seed
 
 

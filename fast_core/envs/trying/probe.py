@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import check_gymnasium
@@ -16,7 +17,6 @@ from fast_core.envs.masks import random_action
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.short_look import ShortLook
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.seeding import Role, draw_seed, stream
 
 _STEPS = 30

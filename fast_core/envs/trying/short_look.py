@@ -10,9 +10,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import REWARD, Blur, EnvironmentSpec, SpaceSpec
 from fast_core.envs.records import assign, leaf_of, rows_of
 from fast_core.envs.rows import as_reward
-from fast_core.spec import REWARD, Blur, EnvironmentSpec, SpaceSpec
 
 Array = NDArray[np.generic]
 Step = Callable[[Any], Any]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.making import check_attributes, describe_env, make_env
 from fast_core.envs.masks import random_action
@@ -19,7 +20,6 @@ from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying import Before
 from fast_core.envs.trying.short_look import ShortLook
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.seeding import Role, stream
 
 _ENVS = 2

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
-from fast_core.events import Value
-from fast_core.events.launching import Asked
+from fast_core.messages import Value
+from fast_core.messages.launching import Asked
 from fast_core.run.changes import changeable, checked
 
 

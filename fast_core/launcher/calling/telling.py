@@ -8,8 +8,11 @@ from pathlib import Path
 import msgspec
 
 from fast_core.callbacks import Checkpoint, End, Evaluation, Metrics, Outcome, Start
-from fast_core.events import Command, Evaluated, Event, Failed, Moment, Record, Save
-from fast_core.events.launching import (
+from fast_core.launcher.calling.host import Call, Host, Reply
+from fast_core.launcher.listener import Listener, NewRun
+from fast_core.launcher.shown.scores import Scores
+from fast_core.messages import Command, Evaluated, Event, Failed, Moment, Record, Save
+from fast_core.messages.launching import (
     CommitCheckpoint,
     EndRun,
     LauncherCommand,
@@ -17,9 +20,6 @@ from fast_core.events.launching import (
     Tell,
     Told,
 )
-from fast_core.launcher.calling.host import Call, Host, Reply
-from fast_core.launcher.listener import Listener, NewRun
-from fast_core.launcher.shown.scores import Scores
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import best_policy_path
 from fast_core.run.checkpoint_files import newest_complete

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Failed, Save
-from fast_core.events.launching import CheckpointWritten, CommitCheckpoint
 from fast_core.launcher.checkpoints.last_save import SavedSoFar
 from fast_core.launcher.checkpoints.store import CheckpointStore
+from fast_core.messages import Failed, Save
+from fast_core.messages.launching import CheckpointWritten, CommitCheckpoint
 from fast_core.monitor.figures import more_digits
 from fast_core.system.text import error_text, traceback_text
 from fast_core.system.threads import yield_to_others

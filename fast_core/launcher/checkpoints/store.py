@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import CheckpointError, OtherRun
-from fast_core.events.launching import CommitCheckpoint
+from fast_core.messages.launching import CommitCheckpoint
 from fast_core.run.checkpoint_files import (
     FORMAT,
     MANIFEST,

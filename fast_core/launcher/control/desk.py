@@ -6,18 +6,6 @@ import time
 from pathlib import Path
 
 from fast_core.config import CheckpointConfig
-from fast_core.events import Command, Event, Record
-from fast_core.events.launching import (
-    AbandonCheckpoint,
-    Asked,
-    CheckpointWritten,
-    EndRun,
-    LauncherCommand,
-    LauncherEvent,
-    Requested,
-    Scaled,
-    ScaleRequested,
-)
 from fast_core.launcher.control.messages import (
     Answer,
     Kind,
@@ -31,6 +19,18 @@ from fast_core.launcher.control.server import Client, ControlServer
 from fast_core.launcher.control.status import run_status
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.listener import Listener, NewRun
+from fast_core.messages import Command, Event, Record
+from fast_core.messages.launching import (
+    AbandonCheckpoint,
+    Asked,
+    CheckpointWritten,
+    EndRun,
+    LauncherCommand,
+    LauncherEvent,
+    Requested,
+    Scaled,
+    ScaleRequested,
+)
 from fast_core.run.checkpoint_files import newest_complete
 
 SAVE, STOP = "fastloop save", "fastloop stop"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fast_core.events import Failed, NodeExited
-from fast_core.events.launching import EndRun
+from fast_core.messages import Failed, NodeExited
+from fast_core.messages.launching import EndRun
 from fast_core.scheduler import CALLBACKS
 
 

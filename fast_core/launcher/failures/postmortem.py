@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fast_core.envs import read_progress
-from fast_core.events import Failed
 from fast_core.memory.stats import StatsSnapshot
+from fast_core.messages import Failed
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import fast_core
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
-from fast_core.events import Failed
+from fast_core.messages import Failed
 from fast_core.nodes.node import Node
 from fast_core.system.text import bounded, error_text, traceback_text
 

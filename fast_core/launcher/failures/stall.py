@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fast_core.envs import ProgressWord
-from fast_core.events import Failed
 from fast_core.launcher.failures.postmortem import describe_place
 from fast_core.memory import PULSE_PERIOD_S
 from fast_core.memory.stats import StatsRow, StatsSnapshot
+from fast_core.messages import Failed
 from fast_core.nodes.node import WAIT_LIMIT_S, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from fast_core.distributed.wire import seal
 from fast_core.errors import TransportError
-from fast_core.events import Envelope, Message, NodeExited, UserMessage, WireCommand, WireEvent
-from fast_core.events.launching import LauncherCommand
 from fast_core.launcher.places.mirrors import Mirror
 from fast_core.memory import Carrier, Ring, Trace, carrier_of
+from fast_core.messages import Envelope, Message, NodeExited, UserMessage, WireCommand, WireEvent
+from fast_core.messages.launching import LauncherCommand
+from fast_core.messages.wire import seal
 from fast_core.run.memory import RunMemory
 from fast_core.system.decoding import MsgpackDecoder
 

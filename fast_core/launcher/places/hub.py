@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fast_core.distributed.zmq_channel import ZmqHub
-from fast_core.events import Command, Envelope, Event, Late
-from fast_core.events.launching import LauncherCommand
 from fast_core.launcher.places.host_link import KIND, HostLink
 from fast_core.launcher.places.mirrors import HERE, Mirror, steward_of, stewards_of
+from fast_core.messages import Command, Envelope, Event, Late
+from fast_core.messages.launching import LauncherCommand
+from fast_core.messages.zmq_channel import ZmqHub
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 from fast_core.errors import TopologyError
-from fast_core.events import Transform
 from fast_core.launcher.ownership import LAUNCHER_READS, readers_of, writers_of
 from fast_core.memory import Doorbell, Mailbox, Structure, carrier_of
+from fast_core.messages import Transform
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures

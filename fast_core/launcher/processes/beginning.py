@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, tail, unframe
 from fast_core.launcher.processes.watched import describe_exit
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.decoding import from_msgpack
 from fast_core.system.process_state import EXEC, command_line
 

@@ -15,16 +15,16 @@ import msgspec
 import numpy as np
 import setproctitle
 
-from fast_core.distributed.zmq_channel import ZmqNodeChannel
 from fast_core.envs.trying.fitting import probe_all
 from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError
-from fast_core.events import Ready
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import frame, take
 from fast_core.memory import Pulse
+from fast_core.messages import Ready
+from fast_core.messages.zmq_channel import ZmqNodeChannel
 from fast_core.monitor.logging_setup import forward_logging
 from fast_core.nodes.learn.devices import check_devices
 from fast_core.nodes.node import Node, NodeContext

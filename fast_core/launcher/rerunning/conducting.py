@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fast_core.distributed.channel import Hub
 from fast_core.errors import FastLoopError
-from fast_core.events import Command, Event, Save
-from fast_core.events.launching import (
+from fast_core.launcher.conductor import Conductor
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.memory import StatsColumn
+from fast_core.messages import Command, Event, Save
+from fast_core.messages.channel import Hub
+from fast_core.messages.launching import (
     AbandonCheckpoint,
     CommitCheckpoint,
     EndRun,
     LauncherEvent,
     Tell,
 )
-from fast_core.launcher.conductor import Conductor
-from fast_core.launcher.rerunning.following import Follower
-from fast_core.memory import StatsColumn
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import METRICS
 from fast_core.run.plan import RunPlan

@@ -6,7 +6,7 @@ import zlib
 
 import msgspec
 
-from fast_core.events import (
+from fast_core.messages import (
     Changed,
     Envelope,
     Evaluated,
@@ -24,7 +24,7 @@ from fast_core.events import (
     Trained,
     Transformed,
 )
-from fast_core.events.launching import (
+from fast_core.messages.launching import (
     Acted,
     CheckpointWritten,
     LauncherEvent,

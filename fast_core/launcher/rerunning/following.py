@@ -14,7 +14,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from fast_core.errors import FastLoopError
-from fast_core.events import (
+from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, difference, given, key
+from fast_core.messages import (
     Collect,
     Command,
     Event,
@@ -28,8 +29,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.events.launching import LauncherEvent
-from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, difference, given, key
+from fast_core.messages.launching import LauncherEvent
 from fast_core.run.names import METRICS, OPTIMIZER
 from fast_core.run.schedule import Entry, Schedule
 from fast_core.scheduler import CALLBACKS

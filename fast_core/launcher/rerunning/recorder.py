@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from fast_core.events import Event, Failed
-from fast_core.events.launching import LauncherEvent
 from fast_core.launcher.checkpoints.store import link_or_copy
 from fast_core.launcher.listener import Listener, NewRun
 from fast_core.launcher.rerunning.entries import UNRECORDED, entry
 from fast_core.launcher.rerunning.fingerprint import fingerprint
 from fast_core.memory import StatsColumn
+from fast_core.messages import Event, Failed
+from fast_core.messages.launching import LauncherEvent
 from fast_core.run.plan import RunPlan
 from fast_core.run.schedule import (
     FORMAT,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fast_core.config import RunConfig
-from fast_core.events import Trained
+from fast_core.messages import Trained
 from fast_core.run.names import REPLAY
 from fast_core.run.parts import names_of
 from fast_core.run.schedule import (

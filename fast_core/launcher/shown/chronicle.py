@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from fast_core.events import Failed, LogLine, NodeExited, Trained
-from fast_core.events.launching import Decision
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.shown.records import add_crash
+from fast_core.messages import Failed, LogLine, NodeExited, Trained
+from fast_core.messages.launching import Decision
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.figures import more_digits
 from fast_core.monitor.journal import EventJournal, Fact

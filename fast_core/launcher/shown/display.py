@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fast_core.events.launching import EndRun
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.launcher.shown.scores import Scores
 from fast_core.memory.stats import StatsSnapshot
+from fast_core.messages.launching import EndRun
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory

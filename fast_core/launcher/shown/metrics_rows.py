@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from fast_core.events import Evaluated, Figures, Record, Trained
 from fast_core.launcher.shown.replay_figures import ReplayCounters, metrics_values
+from fast_core.messages import Evaluated, Figures, Record, Trained
 from fast_core.policy.episodes import evaluation_figures
 from fast_core.scheduler.statistics import Statistics
 

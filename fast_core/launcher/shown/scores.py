@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Evaluated
-from fast_core.events.launching import EndRun
-from fast_core.metrics import RunEnd
+from fast_core.messages import Evaluated
+from fast_core.messages.launching import EndRun
+from fast_core.messages.metrics import RunEnd
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
 from fast_core.policy.episodes import evaluation_figures

@@ -18,13 +18,13 @@ import numpy as np
 import setproctitle
 
 from fast_core.algorithm import Array
-from fast_core.distributed.inproc import InprocHub
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import frame, take
 from fast_core.launcher.sizing.placement import Timings
 from fast_core.memory.stats import StatsRow, StatsSnapshot
+from fast_core.messages.inproc import InprocHub
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.act.policy import PolicyNode
 from fast_core.nodes.node import Node, NodeContext, NodeState

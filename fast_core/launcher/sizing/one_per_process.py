@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import RunConfig
 from fast_core.errors import ConfigError
 from fast_core.run.parts import names_of
-from fast_core.spec import EnvironmentSpec
 
 
 def check_one_per_process(config: RunConfig, environment: EnvironmentSpec) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import DashboardConfig, EvaluationConfig, ReplayConfig, RunConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher.interrupts import Interrupts
@@ -19,7 +20,6 @@ from fast_core.launcher.sizing.placement import Choice, Shape, Timings, choose
 from fast_core.run.memory import RunMemory
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.decoding import from_msgpack
 
 MEASURE, SERVE = "measure", "measure-policy"

@@ -14,8 +14,8 @@ from fast_core.config import Values
 from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.playing.runner import Runner
 from fast_core.errors import SegmentError
-from fast_core.events import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.memory import StatsColumn
+from fast_core.messages import Command, Evaluate, Evaluated, Played, Ready
 from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.act.filming import Filming

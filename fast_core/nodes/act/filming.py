@@ -12,8 +12,8 @@ from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.playing.rendering import drawing
 from fast_core.envs.playing.runner import Runner
 from fast_core.errors import FastLoopError
-from fast_core.events import Evaluate
 from fast_core.memory import StatsColumn
+from fast_core.messages import Evaluate
 from fast_core.monitor.screens.picture import smaller
 from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.node import NodeContext

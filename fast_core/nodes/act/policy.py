@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fast_core.algorithm import ActionOutput, Array
-from fast_core.events import Command, Leave, Left, Ready, Serve
 from fast_core.memory import Doorbell, StatsColumn
+from fast_core.messages import Command, Leave, Left, Ready, Serve
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.act.passes import FollowedPasses
 from fast_core.nodes.learn.devices import check_device

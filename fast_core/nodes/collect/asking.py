@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fast_core.algorithm import Array
-from fast_core.events import RolloutOrder
 from fast_core.memory import Doorbell, RolloutSlot, StatsColumn
+from fast_core.messages import RolloutOrder
 from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.node import NodeContext

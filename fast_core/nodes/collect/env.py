@@ -10,7 +10,8 @@ from dataclasses import replace
 from fast_core.config import Values
 from fast_core.envs.stepping.repeating import Together
 from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
-from fast_core.events import (
+from fast_core.memory import StatsColumn
+from fast_core.messages import (
     Assign,
     Change,
     Changed,
@@ -24,7 +25,6 @@ from fast_core.events import (
     Save,
     Saved,
 )
-from fast_core.memory import StatsColumn
 from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.collect.asking import Collection, Line

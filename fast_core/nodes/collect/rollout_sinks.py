@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fast_core.events import RolloutOrder
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
+from fast_core.messages import RolloutOrder
 from fast_core.run.columns import collected_columns, rollout_fields
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 
 from fast_core.algorithm import Array, NoiseSpec, Policy
+from fast_core.algorithm.spec import written_by
 from fast_core.envs import make_batch
 from fast_core.envs.masks import valid_action
 from fast_core.envs.stepping.repeating import Repetition
 from fast_core.errors import CheckpointError, EnvironmentFailed
-from fast_core.events import RolloutOrder, RolloutReady
 from fast_core.memory import RolloutSlot, StatsColumn
+from fast_core.messages import RolloutOrder, RolloutReady
 from fast_core.nodes.collect.env_group import EnvGroup, GroupState
 from fast_core.nodes.collect.regroup import regrouped
 from fast_core.nodes.collect.rollout_rows import RolloutRows
@@ -24,7 +25,6 @@ from fast_core.nodes.node import NodeState
 from fast_core.nodes.show.camera import Studio
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
-from fast_core.spec import written_by
 from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import read_large

@@ -13,7 +13,7 @@ import numpy as np
 from fast_core.algorithm import Algorithm, Beginning, Changeable
 from fast_core.config import Values
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.events import Change, Changed, Saved, SnapshotTaken
+from fast_core.messages import Change, Changed, Saved, SnapshotTaken
 from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
@@ -38,7 +38,7 @@ class LearningNode(Node):
     """A node with a learner.
 
     Attributes:
-        checksum: See `fast_core.events.Trained`.
+        checksum: See `fast_core.messages.Trained`.
 
     Concurrency: the first optimizer is the only writer of the weight board, of the evaluation
     slot and of the boards for insights.

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from fast_core.algorithm import RolloutBatch
-from fast_core.events import (
+from fast_core.memory import StatsColumn
+from fast_core.messages import (
     Change,
     Changed,
     Command,
@@ -20,7 +21,6 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.memory import StatsColumn
 from fast_core.nodes.learn.contract import checked_report
 from fast_core.nodes.learn.learning import LearningNode
 from fast_core.nodes.node import NodeContext, NodeState

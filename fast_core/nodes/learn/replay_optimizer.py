@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from fast_core.algorithm import Prefetching, SharedAlgorithm, UpdateReport
-from fast_core.events import (
+from fast_core.memory import StatsColumn
+from fast_core.messages import (
     Change,
     Changed,
     Command,
@@ -20,7 +21,6 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.memory import StatsColumn
 from fast_core.nodes.learn.batches import Stepper
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.learning import LearningNode

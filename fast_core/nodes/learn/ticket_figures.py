@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fast_core.algorithm import UpdateReport
-from fast_core.events import Train, Trained
+from fast_core.messages import Train, Trained
 
 NS_PER_MS = 1e6
 

@@ -7,8 +7,8 @@ from collections import deque
 from pathlib import Path
 
 from fast_core.errors import FastLoopError
-from fast_core.events import Command, Noted, Ready, Save, Saved, Train
 from fast_core.memory import StatsColumn
+from fast_core.messages import Command, Noted, Ready, Save, Saved, Train
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots

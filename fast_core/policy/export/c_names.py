@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.errors import ExportError
 from fast_core.policy.export.interface import STATE, Interface
-from fast_core.spec import SpaceSpec
 
 # Beyond them a whole number may be rounded to another one.
 _FLOAT_EXACT, _DOUBLE_EXACT, _INT_END = 1 << 24, 1 << 53, 1 << 31

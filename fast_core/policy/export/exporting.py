@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ExportError
 from fast_core.policy.export.c_names import identifier, signature
 from fast_core.policy.export.interface import Interface, make_interface
 from fast_core.policy.export.samples import TOLERANCE, Reference, draw
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.surroundings import expanded
 
 if TYPE_CHECKING:

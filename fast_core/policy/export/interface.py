@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core import __version__
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 MOST_BOUNDS = 64  # that are listed one by one
 OBSERVATION, ACTION, STATE, NEXT_STATE = "observation", "action", "state", "next_state"

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ExportError
 from fast_core.policy.export.samples import Sample
-from fast_core.spec import EnvironmentSpec
 from fast_core.system.text import error_text
 
 TALKATIVE = ("torch.onnx", "torch.export", "torch._subclasses", "torch.fx", "onnxscript", "onnx_ir")

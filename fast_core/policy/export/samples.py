@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import ORIGIN, Array, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.policy.export.interface import Interface
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 Answer = Callable[[Sequence[Array]], Sequence[Array]]
 

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.images import check_cnn, cnn_layers, find_images, fitting_cnn, sees_pixels
 from fast_core.algos.nets.networks import NetworkShape, parameter_layout
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 ACTION = SpaceSpec("discrete", (), "int64", n=4)
 NUMBERS = SpaceSpec("box", (3,), "float32", low=(-1.0,), high=(1.0,))

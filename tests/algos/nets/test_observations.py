@@ -3,6 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.images import find_images
 from fast_core.algos.nets.observations import (
     ImageTable,
@@ -10,7 +11,6 @@ from fast_core.algos.nets.observations import (
     ObservationTable,
     encoded_size,
 )
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 BOX = SpaceSpec("box", (2, 2), "float64", low=(-1.0,), high=(1.0,))
 CHOICE = SpaceSpec("discrete", (), "int32", n=3, start=5)

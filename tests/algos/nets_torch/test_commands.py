@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets_torch.commands import ScoreCommands
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
 def bags(*shape: int) -> SpaceSpec:

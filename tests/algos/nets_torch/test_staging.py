@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.ppo.autograd import clipped_loss
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.rollouts.torch_core import Objective, TorchCore
 from fast_core.algos.rollouts.torch_policy import TorchPolicy
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
 from tests.algos.replay_cases import (
     ALL,
@@ -192,7 +192,7 @@ def test_learning_on_the_cpu_neither_touches_cuda_nor_imports_the_compiler():
         "import fast_core.launcher.processes.node_process;"
         "from fast_core.algos.ppo.config import PPOConfig;"
         "from fast_core.algorithm import LearnerSetup, PolicySetup;"
-        "from fast_core.spec import EnvironmentSpec as E, SpaceSpec as S;"
+        "from fast_core.algorithm.spec import EnvironmentSpec as E, SpaceSpec as S;"
         "e = E('x', S('box', (36, 36), 'uint8', low=(0.,), high=(255.,)),"
         " S('discrete', (), 'int64', n=2));"
         "c = PPOConfig(minibatch_size=4);"

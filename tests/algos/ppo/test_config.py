@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import LearnerSetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
 def setup(rows: int) -> LearnerSetup:

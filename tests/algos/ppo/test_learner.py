@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.ppo.learner import PPO
 from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.algos.rollouts.targets import JudgedRollout
 from fast_core.errors import CheckpointError, TrainingDiverged
-from fast_core.spec import SpaceSpec
 
 GRADIENTS = ["explicit", "autograd"]
 

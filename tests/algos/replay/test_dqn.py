@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fast_core.spec import SpaceSpec
+from fast_core.algorithm.spec import SpaceSpec
 from tests.algos.replay_cases import (
     BACKENDS,
     Oracle,

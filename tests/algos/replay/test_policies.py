@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import PolicySetup
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.replay.box_actions import BoxActions
-from fast_core.spec import SpaceSpec
 from tests.algos.replay_cases import (
     ALL,
     BOX,

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 import fast_core.algos.rollouts.merged as rollouts_module
 from fast_core.algorithm import RolloutBatch, ShardRollout
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.images import find_images
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.rollouts.merged import FrameRoom
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 
 def rollout(shard, steps=3, envs=2):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import PolicySetup
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 
 IMAGE = SpaceSpec("box", (2, 3, 2), "uint8", low=(0.0,) * 12, high=(255.0,) * 12)
 CHOICE = SpaceSpec("discrete", (), "int64", n=5, start=-1)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.envs.stepping.actions import ActionLog
-from fast_core.spec import SpaceSpec
 
 NUMBERS = SpaceSpec(kind="discrete", shape=(), dtype="int64", n=10**6)
 VECTORS = SpaceSpec(kind="box", shape=(2,), dtype="float32")

@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import Column
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import make_batch
 from fast_core.envs.stepping.info_columns import InfoColumns
 from fast_core.errors import EnvironmentFailed
-from fast_core.spec import Column
 from tests.envs.driver import Driver, random_actions, toy
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form

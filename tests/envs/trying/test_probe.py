@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import making
 from fast_core.envs.trying import vector_probe
 from fast_core.envs.trying.probe import MakingTime, probe
 from fast_core.errors import ConfigError, EnvironmentFailed
-from fast_core.spec import SpaceSpec
 from tests.envs.driver import toy
 from tests.envs.toy import Counter
 

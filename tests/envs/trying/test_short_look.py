@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict
 
+from fast_core.algorithm.spec import REWARD, EnvironmentSpec, SpaceSpec
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.trying.probe import probe
 from fast_core.envs.trying.short_look import ShortLook
-from fast_core.spec import REWARD, EnvironmentSpec, SpaceSpec
 from tests.envs.toy import Typed
 
 

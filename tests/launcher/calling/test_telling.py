@@ -11,12 +11,12 @@ import msgspec
 
 from fast_core.callbacks import Checkpoint, Evaluation, Outcome, Start
 from fast_core.config import SupervisionConfig
-from fast_core.events import Evaluated, Moment, Played, Save
-from fast_core.events.launching import CommitCheckpoint, Tell
 from fast_core.launcher.calling.host import Call, Host
 from fast_core.launcher.calling.telling import Telling
 from fast_core.launcher.listener import NewRun
 from fast_core.launcher.shown.scores import Scores
+from fast_core.messages import Evaluated, Moment, Played, Save
+from fast_core.messages.launching import CommitCheckpoint, Tell
 from fast_core.monitor.run_directory import RunDirectory
 from tests.launcher.shown.test_metrics_rows import BLANK
 

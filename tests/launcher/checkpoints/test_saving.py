@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import CheckpointError
-from fast_core.events import Failed, Save
-from fast_core.events.launching import CheckpointWritten, CommitCheckpoint
 from fast_core.launcher.checkpoints.saving import Saving
 from fast_core.launcher.checkpoints.store import CheckpointStore, newest_valid
+from fast_core.messages import Failed, Save
+from fast_core.messages.launching import CheckpointWritten, CommitCheckpoint
 
 LONG_S = 60.0
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import CheckpointError, OtherRun
-from fast_core.events.launching import CommitCheckpoint
 from fast_core.launcher.checkpoints.store import (
     SCHEDULER_FILE,
     CheckpointStore,
@@ -16,6 +15,7 @@ from fast_core.launcher.checkpoints.store import (
     copy_newest,
     newest_valid,
 )
+from fast_core.messages.launching import CommitCheckpoint
 from fast_core.run import checkpoint_files
 from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
 

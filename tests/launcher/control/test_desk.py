@@ -9,15 +9,6 @@ import msgspec
 import pytest
 
 from fast_core.config import CheckpointConfig
-from fast_core.events import Record
-from fast_core.events.launching import (
-    AbandonCheckpoint,
-    Asked,
-    CheckpointWritten,
-    EndRun,
-    Requested,
-    Scaled,
-)
 from fast_core.launcher.control.desk import Desk
 from fast_core.launcher.control.messages import (
     Answer,
@@ -29,6 +20,15 @@ from fast_core.launcher.control.messages import (
 )
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.listener import NewRun
+from fast_core.messages import Record
+from fast_core.messages.launching import (
+    AbandonCheckpoint,
+    Asked,
+    CheckpointWritten,
+    EndRun,
+    Requested,
+    Scaled,
+)
 from fast_core.run.checkpoint_files import MANIFEST
 from fast_core.scheduler.statistics import Statistics
 from tests.launcher.shown.test_metrics_rows import BLANK

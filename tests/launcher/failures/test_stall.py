@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fast_core.config import EnvironmentConfig, SupervisionConfig
-from fast_core.events import Failed
 from fast_core.launcher.failures import stall as module
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.memory import StatsColumn
+from fast_core.messages import Failed
 from fast_core.nodes.node import NodeState
 from tests.nodes.stage import Stage, make_config
 

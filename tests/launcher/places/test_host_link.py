@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from fast_core.errors import TransportError
-from fast_core.events import Collect, Envelope, NodeExited, Ready
-from fast_core.events.launching import Respawn
 from fast_core.launcher.places.host_link import KIND, HostLink
 from fast_core.launcher.places.mirrors import HERE, mirrors
 from fast_core.launcher.topology import node_classes
 from fast_core.memory import StatsColumn
+from fast_core.messages import Collect, Envelope, NodeExited, Ready
+from fast_core.messages.launching import Respawn
 from tests.nodes.stage import Stage
 
 FAR = "b"

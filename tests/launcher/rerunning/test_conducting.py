@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from fast_core.errors import FastLoopError
-from fast_core.events import Collect, Event, Save, Stop
-from fast_core.events.launching import (
+from fast_core.launcher.rerunning.conducting import RerunConductor
+from fast_core.messages import Collect, Event, Save, Stop
+from fast_core.messages.launching import (
     CommitCheckpoint,
     EndRun,
     LauncherEvent,
@@ -16,7 +17,6 @@ from fast_core.events.launching import (
     Tell,
     Tick,
 )
-from fast_core.launcher.rerunning.conducting import RerunConductor
 from fast_core.run.names import METRICS
 from fast_core.scheduler import LAUNCHER, Send
 from tests.launcher.rerunning.test_following import collect, following, ready

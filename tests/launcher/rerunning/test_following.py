@@ -7,7 +7,9 @@ from typing import get_args
 import pytest
 
 from fast_core.errors import FastLoopError
-from fast_core.events import (
+from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, entry
+from fast_core.launcher.rerunning.following import Follower
+from fast_core.messages import (
     Collect,
     Event,
     Failed,
@@ -19,9 +21,7 @@ from fast_core.events import (
     Train,
     Trained,
 )
-from fast_core.events.launching import LauncherEvent, Tick
-from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, entry
-from fast_core.launcher.rerunning.following import Follower
+from fast_core.messages.launching import LauncherEvent, Tick
 from fast_core.run.schedule import FORMAT, Schedule, ScheduleHeader
 
 HEADER = ScheduleHeader(

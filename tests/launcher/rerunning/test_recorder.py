@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fast_core.events import Failed, Late
-from fast_core.events.launching import Tick
 from fast_core.launcher.listener import NewRun
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.memory import StatsColumn
+from fast_core.messages import Failed, Late
+from fast_core.messages.launching import Tick
 from fast_core.run.schedule import parts, read_schedule
 from tests.nodes.stage import Stage
 

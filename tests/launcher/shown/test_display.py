@@ -15,11 +15,11 @@ from fast_core.config import (
     PolicyConfig,
     PolicyNodesConfig,
 )
-from fast_core.events import Ready, Restoring
 from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown import display
 from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
+from fast_core.messages import Ready, Restoring
 from fast_core.monitor.view import NodeView
 from fast_core.nodes.node import NodeState
 from fast_core.scheduler.statistics import Statistics

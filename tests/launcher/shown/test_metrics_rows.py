@@ -7,8 +7,8 @@ import math
 import msgspec
 import pytest
 
-from fast_core.events import Evaluated, Figures, Played, Trained
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
+from fast_core.messages import Evaluated, Figures, Played, Trained
 from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(

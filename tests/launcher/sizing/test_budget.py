@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import (
@@ -23,7 +24,6 @@ from fast_core.launcher.sizing.budget import (
     CoreBudget,
     core_budget,
 )
-from fast_core.spec import EnvironmentSpec, SpaceSpec
 from fast_core.system.resources import Cores
 from tests.nodes.stage import make_config
 

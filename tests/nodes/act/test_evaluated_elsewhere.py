@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import EnvironmentConfig, EvaluationConfig
-from fast_core.events import Evaluate, Evaluated
+from fast_core.messages import Evaluate, Evaluated
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.policy.file import PolicyFile, best_policy_path, read_policy
 from tests.nodes.stage import Stage, drain, make_config

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.errors import SegmentError
-from fast_core.events import Evaluate, Evaluated, Record, Stop
+from fast_core.messages import Evaluate, Evaluated, Record, Stop
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.metrics import MetricsNode
 from fast_core.nodes.node import NodeState

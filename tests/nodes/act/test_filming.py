@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fast_core.config import EnvironmentConfig, EvaluationConfig, MetricsConfig, RolloutConfig
 from fast_core.envs.instance import Instance
 from fast_core.envs.trying.probe import probe
-from fast_core.events import Evaluate, Evaluated
+from fast_core.messages import Evaluate, Evaluated
 from fast_core.monitor.screens.picture import smaller
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.act.filming import GIF_WIDTH

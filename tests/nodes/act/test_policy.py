@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import (
     EnvironmentConfig,
     EnvNodesConfig,
@@ -21,15 +22,14 @@ from fast_core.config import (
     SchedulerConfig,
 )
 from fast_core.errors import FastLoopError
-from fast_core.events import Assign, Collect, Event, Leave, Left, RolloutReady, Save, Serve, Stop
 from fast_core.memory import StatsColumn
+from fast_core.messages import Assign, Collect, Event, Leave, Left, RolloutReady, Save, Serve, Stop
 from fast_core.nodes.act.policy import Inquirer, PolicyNode
 from fast_core.nodes.collect.asking import GroupRollout, Line
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.node import NodeState
 from fast_core.policy.checked import CheckedPolicy
 from fast_core.run.mail import Reply
-from fast_core.spec import EnvironmentSpec
 from tests.closing import until_the_end
 from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked

@@ -9,8 +9,8 @@ import pytest
 
 from fast_core.config import EnvNodesConfig, EvaluationConfig, NodesConfig
 from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
-from fast_core.events import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.memory import StatsColumn
+from fast_core.messages import Assign, Collect, RolloutReady, Save, Saved, Stop
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.shard import shard_file
 from fast_core.nodes.node import NodeState

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import CheckpointConfig, EnvironmentConfig, PolicyConfig, RolloutConfig
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
-from fast_core.events import RolloutOrder
 from fast_core.memory import StatsColumn
+from fast_core.messages import RolloutOrder
 from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.rollout_reader import RolloutReader
-from fast_core.spec import EnvironmentSpec
 from tests.closing import until_the_end
 from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, ref, stacked

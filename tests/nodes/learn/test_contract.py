@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import ActionOutput, Array, LearnerSetup, PolicySetup, UpdateReport
+from fast_core.algorithm.spec import Column, FieldSpec, SpaceSpec
 from fast_core.errors import ConfigError
 from fast_core.nodes.learn.contract import checked_report, make_learner
 from fast_core.policy.checked import CheckedPolicy, make_policy
 from fast_core.run.plan import RunPlan
-from fast_core.spec import Column, FieldSpec, SpaceSpec
 from tests.nodes.stage import CARTPOLE
 
 ROWS = 3

@@ -12,7 +12,7 @@ import pytest
 from fast_core.algorithm import UpdateReport
 from fast_core.config import DiagnosticsConfig
 from fast_core.errors import CheckpointError, SegmentError
-from fast_core.events import Assign, Collect, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
+from fast_core.messages import Assign, Collect, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.optimizer import OptimizerNode

@@ -11,8 +11,8 @@ import pytest
 from fast_core.algorithm import ReplayBatch, UpdateReport
 from fast_core.config import CheckpointConfig, DiagnosticsConfig, RunConfig
 from fast_core.errors import ConfigError
-from fast_core.events import Event, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
 from fast_core.memory import StatsColumn
+from fast_core.messages import Event, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
 from fast_core.nodes.learn import replay_optimizer
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode, learner_file

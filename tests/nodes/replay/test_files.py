@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fast_core.errors import CheckpointError, SegmentError
-from fast_core.events import Save, Saved
 from fast_core.memory import StatsColumn
+from fast_core.messages import Save, Saved
 from fast_core.nodes.node import NodeState
 from fast_core.nodes.replay import files as replay_files
 from fast_core.nodes.replay.files import (

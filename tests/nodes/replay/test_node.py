@@ -13,10 +13,10 @@ import pytest
 
 from fast_core.algorithm import ReplaySpec, SequenceBatch, Window
 from fast_core.config import CheckpointConfig, RestartsConfig, SupervisionConfig
-from fast_core.distributed.inproc import InprocHub
 from fast_core.errors import CheckpointError, ConfigError, FastLoopError
-from fast_core.events import Noted, Save, Saved
 from fast_core.memory import StatsColumn
+from fast_core.messages import Noted, Save, Saved
+from fast_core.messages.inproc import InprocHub
 from fast_core.nodes.replay import node as replay
 from fast_core.nodes.replay.files import STATE_FILE, ReplaySave
 from fast_core.nodes.replay.node import ReplayNode

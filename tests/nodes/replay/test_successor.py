@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from fast_core.config import RestartsConfig, RunConfig, SupervisionConfig
-from fast_core.distributed.inproc import InprocHub
-from fast_core.events import Train
+from fast_core.messages import Train
+from fast_core.messages.inproc import InprocHub
 from fast_core.nodes.replay.batch_slots import BatchSlots
 from fast_core.nodes.replay.node import ReplayNode
 from tests.forms import slow_but

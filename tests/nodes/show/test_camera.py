@@ -14,8 +14,8 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.config import DashboardConfig, EnvironmentConfig
-from fast_core.events import Assign, Collect, Evaluate
 from fast_core.memory import Trace
+from fast_core.messages import Assign, Collect, Evaluate
 from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.pace import Pace
 from fast_core.monitor.screens.watching import STALE_NS, Watching, watching_words

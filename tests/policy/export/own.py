@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fast_core.algorithm import ActionOutput, Array
+from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.config import AlgorithmConfig
-from fast_core.spec import EnvironmentSpec, FieldSpec
 from tests.policy.export.cases import box
 
 PARAMETERS = (np.ones(1, np.float32),)

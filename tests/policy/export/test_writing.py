@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError, ExportError
@@ -24,7 +25,6 @@ from fast_core.policy.export import formats as formats_module
 from fast_core.policy.export import header as header_module
 from fast_core.policy.export.interface import make_interface
 from fast_core.policy.export.samples import TOLERANCE, Reference, draw
-from fast_core.spec import EnvironmentSpec
 from tests.forms import slow_but
 from tests.policy.export.cases import CASES, FIVE, Case, box, ppo
 from tests.policy.export.cases import discrete as choice

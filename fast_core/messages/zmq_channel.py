@@ -22,11 +22,11 @@ from collections.abc import Sequence
 
 import zmq
 
-from fast_core.distributed.channel import Notify
-from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Event, Late, LogLine, Stop
-from fast_core.events.launching import LauncherCommand
+from fast_core.messages import Command, Envelope, Event, Late, LogLine, Stop
+from fast_core.messages.channel import Notify
+from fast_core.messages.launching import LauncherCommand
+from fast_core.messages.wire import decode_command, decode_event, encode
 
 HIGH_WATER_MARK = 10_000
 LINGER_MS = 1_000

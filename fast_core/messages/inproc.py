@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from fast_core.distributed.wire import decode_command, decode_event, encode
 from fast_core.errors import TransportError
-from fast_core.events import Command, Event, Stop
+from fast_core.messages import Command, Event, Stop
+from fast_core.messages.wire import decode_command, decode_event, encode
 
 
 class InprocChannel:

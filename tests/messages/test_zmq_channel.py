@@ -17,16 +17,15 @@ from pathlib import Path
 import pytest
 import zmq
 
-from fast_core.distributed import zmq_channel
-from fast_core.distributed.wire import decode_event, encode
-from fast_core.distributed.zmq_channel import (
+from fast_core.errors import TransportError
+from fast_core.messages import Command, Event, LogLine, Ready, Save, Stop, zmq_channel
+from fast_core.messages.wire import decode_event, encode
+from fast_core.messages.zmq_channel import (
     HIGH_WATER_MARK,
     RECEIVE_LIMIT,
     ZmqHub,
     ZmqNodeChannel,
 )
-from fast_core.errors import TransportError
-from fast_core.events import Command, Event, LogLine, Ready, Save, Stop
 
 ROOT = Path(__file__).parents[2]
 
@@ -333,8 +332,8 @@ def test_close_does_not_wait_for_who_never_answers(path: str) -> None:
 
 PEER = """
 import sys, time
-from fast_core.distributed.zmq_channel import ZmqNodeChannel
-from fast_core.events import Ready, Stop
+from fast_core.messages.zmq_channel import ZmqNodeChannel
+from fast_core.messages import Ready, Stop
 import json, os
 channel = ZmqNodeChannel(sys.argv[1], "peer", lambda: None)
 channel.send(Ready("peer", os.getpid()))

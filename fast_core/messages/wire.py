@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from fast_core.errors import TransportError
-from fast_core.events import Command, Envelope, Event, Message, UserMessage, WireCommand, WireEvent
+from fast_core.messages import (
+    Command,
+    Envelope,
+    Event,
+    Message,
+    UserMessage,
+    WireCommand,
+    WireEvent,
+)
 from fast_core.system.decoding import MsgpackDecoder
 
 PROTOCOL_VERSION = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fast_core.events import (
+from fast_core.messages import (
     Assign,
     Failed,
     Late,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fast_core.events import Command, Event, Late
+from fast_core.messages import Command, Event, Late
 
 Notify = Callable[[], None]
 

@@ -1,7 +1,9 @@
 """Every message between the scheduler and the nodes.
 
 Events travel from nodes to the scheduler, commands from the scheduler to nodes. Both are small
-records; arrays stay in shared memory. `fast_core.distributed.wire` says how they travel.
+records; arrays stay in shared memory. Beside them stand what the launcher and the scheduler tell
+each other (`launching`), what a sink of metrics is told (`metrics`), and how messages travel: one
+contract (`channel`), two implementations (`zmq_channel`, `inproc`), and their bytes (`wire`).
 
 A user's own messages subclass `UserMessage` and travel in an `Envelope`, which the scheduler
 hands on unopened to every node that declares to consume them.
@@ -14,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fast_core.metrics import RunEnd
+from fast_core.messages.metrics import RunEnd
 
 StopReason = Literal["finished", "failed", "interrupted"]
 Moment = Literal["start", "evaluation", "checkpoint"]
@@ -209,7 +211,7 @@ class Stop(Message, frozen=True):
 
 
 class Record(Message, frozen=True):
-    """Write one row of metrics; see `fast_core.metrics.MetricsRow`."""
+    """Write one row of metrics; see `fast_core.messages.metrics.MetricsRow`."""
 
     env_steps: int
     updates: int

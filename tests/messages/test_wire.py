@@ -6,7 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.distributed.wire import (
+from fast_core.errors import TransportError
+from fast_core.messages import Envelope, RolloutRef, Save, Transform, Transformed, UserMessage
+from fast_core.messages.wire import (
     MESSAGE_LIMIT_BYTES,
     MessageReader,
     decode_command,
@@ -15,8 +17,6 @@ from fast_core.distributed.wire import (
     kind_of,
     seal,
 )
-from fast_core.errors import TransportError
-from fast_core.events import Envelope, RolloutRef, Save, Transform, Transformed, UserMessage
 
 
 class News(UserMessage, frozen=True):

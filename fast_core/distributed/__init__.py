@@ -1,1 +1,0 @@
-"""How messages travel: one contract (`channel`), two implementations."""
