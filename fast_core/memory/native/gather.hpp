@@ -160,10 +160,9 @@ class ReplayReader : public ReplayWindows {
   bool pick(Window& window) {
     if (live_ == 0) return false;
     const auto number = random_.below(live_);
-    const auto end = std::upper_bound(ends_.begin(), ends_.end(), number);
-    window.source = static_cast<std::uint64_t>(end - ends_.begin());
+    window.source = source_of(number);
     const auto& source = sources_[window.source];
-    const auto back = *end - number;
+    const auto back = ends_[window.source] - number;
     window.row = source.commit - back;
     window.place = behind(source.head, back);
     prefetch(window);
