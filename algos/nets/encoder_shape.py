@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,11 +17,8 @@ from fast_core.algos.nets.images import (
     find_images,
     fitting_cnn,
 )
-from fast_core.algos.nets.networks import F32, Parameter, orthogonal
+from fast_core.algos.nets.networks import F32, Parameter, draw_weight
 from fast_core.algos.nets.observations import encoded_size
-
-GAIN = math.sqrt(2.0)
-BRANCH_GAIN = 0.1  # of a residual block's last convolution: features would grow with each block
 
 
 @dataclass(frozen=True)
@@ -73,10 +69,7 @@ def draw_encoder_values(
     """
     for parameter in parameters:
         if parameter.name.endswith(".weight"):
-            branch = ".block" in parameter.name and parameter.name.endswith(".conv1.weight")
-            rows = parameter.shape[0], math.prod(parameter.shape[1:])
-            matrix = orthogonal(rng, rows, BRANCH_GAIN if branch else GAIN)
-            parameter.view(flat)[...] = matrix.reshape(parameter.shape)
+            draw_weight(parameter, flat, rng)
 
 
 def find_encoder(network: str, environment: EnvironmentSpec) -> EncoderShape | None:

@@ -10,7 +10,7 @@ Intel's vector library).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -265,6 +265,41 @@ def _down(weight: F32, delta: F32, out: F32) -> F32:
     if weight.shape[2] == 1:  # four times faster than a product with one column
         return np.multiply(weight, delta, out=out)
     return np.matmul(weight, delta, out=out)
+
+
+class Head:
+    """The linear layer ``name.head`` from features ``[in, B]`` to outputs ``[A, B]``.
+
+    Args:
+        name: Whose it is, ``policy`` or ``value``.
+        views: Parameters by name, read whenever it is used.
+        gradients: Where their gradients are written; None for acting.
+    """
+
+    def __init__(
+        self, name: str, views: Mapping[str, F32], gradients: Mapping[str, F32] | None = None
+    ) -> None:
+        names = f"{name}.head.weight", f"{name}.head.bias"
+        self._weight, self._bias = views[names[0]], views[names[1]][:, None]
+        self._gradients = [] if gradients is None else [gradients[each] for each in names]
+
+    def forward(self, features: F32) -> F32:
+        """Return outputs in a fresh array."""
+        output: F32 = np.matmul(self._weight, features)
+        np.add(output, self._bias, out=output)
+        return output
+
+    def backward(self, features: F32, gradient: F32, delta: F32, *, add: bool) -> None:
+        """Write parameter gradients, and write or add the gradient of the features."""
+        weight_gradient, bias_gradient = self._gradients
+        np.matmul(gradient, features.T, out=weight_gradient)
+        np.add.reduce(gradient, axis=1, out=bias_gradient)
+        if add:
+            delta += np.matmul(self._weight.T, gradient)
+        elif len(gradient) == 1:  # NumPy's matmul has no fast path for an outer product
+            np.multiply(self._weight.T, gradient, out=delta)
+        else:
+            np.matmul(self._weight.T, gradient, out=delta)
 
 
 def make_torso(

@@ -238,13 +238,19 @@ def initial_parameters(
         elif parameter.name.endswith(".scale"):
             parameter.view(flat)[:] = 1.0
         elif parameter.name.endswith(".weight"):
-            rows = parameter.shape[0], math.prod(parameter.shape[1:])
-            matrix = orthogonal(rng, rows, _gain(parameter.name))
-            parameter.view(flat)[:] = matrix.reshape(parameter.shape)
+            draw_weight(parameter, flat, rng)
     return flat
 
 
-def _gain(name: str) -> float:
+def draw_weight(parameter: Parameter, flat: F32, rng: np.random.Generator) -> None:
+    """Draw an orthogonal weight, a convolution's as the matrix of its outputs' rows."""
+    rows = parameter.shape[0], math.prod(parameter.shape[1:])
+    matrix = orthogonal(rng, rows, first_gain(parameter.name))
+    parameter.view(flat)[:] = matrix.reshape(parameter.shape)
+
+
+def first_gain(name: str) -> float:
+    """What an orthogonal weight of this name is multiplied with."""
     if ".block" in name and name.endswith(".conv1.weight"):
         return 0.1
     return {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2.0))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fast_core.algos.nets.adam import Adam
 from fast_core.algos.nets.distributions import I64, Bool, make_distribution
-from fast_core.algos.nets.mlp import make_torso, make_torsos
+from fast_core.algos.nets.mlp import Head, make_torso, make_torsos
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.observations import ObservationTable
 from fast_core.algos.ppo.config import PPOConfig
@@ -30,14 +30,14 @@ class ExplicitCore:
         self._parameters = parameters
         self._gradient: F32 = np.zeros_like(parameters)
         self._adam = Adam(parameters, epsilon=config.adam_epsilon)
-        views = {p.name: p.view(parameters) for p in layout}
-        gradients = {p.name: p.view(self._gradient) for p in layout}
+        self._views = views = {p.name: p.view(parameters) for p in layout}
+        self._gradients = gradients = {p.name: p.view(self._gradient) for p in layout}
         self._torsos = make_torsos(shape, parameters, self._gradient)
         self._value_torso = make_torso(shape, parameters, only=-1)
         self._deltas: list[F32] = []
         self._norm, self._said = math.nan, list[MinibatchReport]()
-        self._policy_head = Head(views, gradients, "policy")
-        self._value_head = Head(views, gradients, "value")
+        self._policy_head = Head("policy", views, gradients)
+        self._value_head = Head("value", views, gradients)
         self._shared = shape.shared_torso
         self._distribution = make_distribution(
             shape, views.get("policy.log_std"), gradients.get("policy.log_std")
@@ -172,12 +172,7 @@ class ExplicitCore:
 
     def export_state(self) -> OptimizerState:
         """Copy everything that changes."""
-        adam = self._adam
-        return OptimizerState(
-            self._parameters.copy(),
-            *adam.moments(),
-            adam.steps,
-        )
+        return OptimizerState(self._parameters.copy(), *self._adam.moments(), self._adam.steps)
 
     def import_state(self, state: OptimizerState) -> None:
         """Continue from `export_state`, in place: views and optimizer stay bound."""
@@ -200,30 +195,3 @@ class _Epoch:
         return _Epoch(
             np.empty_like(self.obs), np.empty_like(self.action), np.empty_like(self.scalars), mask
         )
-
-
-class Head:
-    """A linear layer from features ``[in, B]`` to outputs ``[A, B]``."""
-
-    def __init__(self, views: dict[str, F32], gradients: dict[str, F32], name: str) -> None:
-        self._weight = views[f"{name}.head.weight"]
-        self._bias = views[f"{name}.head.bias"][:, None]
-        self._weight_gradient = gradients[f"{name}.head.weight"]
-        self._bias_gradient = gradients[f"{name}.head.bias"]
-
-    def forward(self, features: F32) -> F32:
-        """Return outputs in a fresh array."""
-        output: F32 = np.matmul(self._weight, features)
-        np.add(output, self._bias, out=output)
-        return output
-
-    def backward(self, features: F32, gradient: F32, delta: F32, *, add: bool) -> None:
-        """Write parameter gradients, and write or add the gradient of the features."""
-        np.matmul(gradient, features.T, out=self._weight_gradient)
-        np.add.reduce(gradient, axis=1, out=self._bias_gradient)
-        if add:
-            delta += np.matmul(self._weight.T, gradient)
-        elif len(gradient) == 1:  # NumPy's matmul has no fast path for an outer product
-            np.multiply(self._weight.T, gradient, out=delta)
-        else:
-            np.matmul(self._weight.T, gradient, out=delta)

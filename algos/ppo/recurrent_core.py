@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
+from fast_core.algos.nets.networks import F32, NetworkShape
 from fast_core.algos.nets.observations import I64
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.algos.nets.recurrent_dense import UnrolledMemory
@@ -21,11 +21,8 @@ class RecurrentExplicitCore(ExplicitCore):
     def __init__(self, config: PPOConfig, shape: NetworkShape, parameters: F32) -> None:
         super().__init__(config, shape, parameters)
         assert shape.memory is not None, "the network has a memory"
-        layout = parameter_layout(shape)
-        views = {p.name: p.view(parameters) for p in layout}
-        gradients = {p.name: p.view(self._gradient) for p in layout}
-        self._memory = Memory(shape.memory, views)
-        self._unrolled = UnrolledMemory(shape.memory, views, gradients)
+        self._memory = Memory(shape.memory, self._views)
+        self._unrolled = UnrolledMemory(shape.memory, self._views, self._gradients)
         self._features_size, self._size = shape.features, shape.memory.size
         self._minibatches = Minibatches(config.minibatch_size)
         self._part = Part(parameters[:0, None], parameters[:0, None])

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fast_core.algos.nets.distributions import FORBIDDEN
-from fast_core.algos.nets.encoder_shape import BRANCH_GAIN, GAIN, EncoderShape
+from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.layer_norm import EPSILON
 from fast_core.algos.nets.mlp import MlpShape
+from fast_core.algos.nets.networks import first_gain
 from fast_core.algos.nets.own_shape import OwnShape
 from fast_core.algos.nets_torch.activations import IN_PLACE
 from fast_core.algos.nets_torch.images import convolve
@@ -248,8 +249,7 @@ class Convolutions(nn.Module):
             name = self._names[p.name] = p.name.removeprefix("encoder.").replace(".", "_")
             tensor = torch.zeros(p.shape)
             if len(p.shape) > 1:
-                branch = ".block" in p.name and p.name.endswith(".conv1.weight")
-                nn.init.orthogonal_(tensor, BRANCH_GAIN if branch else GAIN)
+                nn.init.orthogonal_(tensor, first_gain(p.name))
             self.register_parameter(name, nn.Parameter(tensor))
 
     def forward(self, rows: Rows) -> Tensor:

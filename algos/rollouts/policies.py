@@ -11,7 +11,7 @@ from fast_core.algorithm import ActionOutput, Array
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import make_distribution
-from fast_core.algos.nets.mlp import make_torso
+from fast_core.algos.nets.mlp import Head, make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.policy_inputs import PolicyInputs
@@ -93,14 +93,11 @@ class NumpyPolicy(ActorPolicy[PolicyInputs]):
         super().__init__(shape, environment, PolicyInputs(environment, (), how))
         self._torso = make_torso(shape, self._flat, only=0)
         self._memory = None if shape.memory is None else Memory(shape.memory, self._views)
-        self._head = self._views["policy.head.weight"]
-        self._head_bias = self._views["policy.head.bias"][:, None]
+        self._head = Head("policy", self._views)
 
     def _output(self, obs: Array, state: Array | None) -> tuple[F32, F32 | None]:
         features: F32 = self._torso.forward(self._inputs.numbers(obs).T)[0]
         after = None
         if self._memory is not None:
             features, after = self._memory.step(features, self._checked(state))
-        output: F32 = np.matmul(self._head, features)
-        np.add(output, self._head_bias, out=output)
-        return output, after
+        return self._head.forward(features), after

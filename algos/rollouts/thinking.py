@@ -11,7 +11,7 @@ from fast_core.algorithm import Array, Backend, Thoughts
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap, in_units
 from fast_core.algos.nets.distributions import probabilities
-from fast_core.algos.nets.mlp import make_torso
+from fast_core.algos.nets.mlp import Head, make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.policy_inputs import PolicyInputs
@@ -51,10 +51,7 @@ class NumpyHeads:
         views = {p.name: p.view(flat) for p in parameter_layout(shape)}
         self._torsos = [make_torso(shape, flat, only=torso) for torso in (0, -1)]
         self._memory = None if shape.memory is None else Memory(shape.memory, views)
-        self._heads = [
-            (views[f"{name}.head.weight"], views[f"{name}.head.bias"][:, None])
-            for name in ("policy", "value")
-        ]
+        self._policy, self._value = (Head(name, views) for name in ("policy", "value"))
 
     def loaded(self) -> None:
         """Nothing: everything is read where it lies."""
@@ -68,11 +65,7 @@ class NumpyHeads:
             assert state is not None, "a network with memory is given its state"
             hidden, _ = self._memory.step(features[0], np.asarray(state, np.float32))
             features = [hidden, hidden]
-        output, value = (
-            np.matmul(weight, x) + bias
-            for (weight, bias), x in zip(self._heads, features, strict=True)
-        )
-        return output, value[0]
+        return self._policy.forward(features[0]), self._value.forward(features[1])[0]
 
 
 class ActorCriticThinker:

@@ -68,14 +68,8 @@ def action_spec(space: Space, what: str) -> SpaceSpec:
     if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind in "iub":
         return _choices(space, what)
     if isinstance(space, spaces.MultiBinary):
-        number = int(np.prod(space.shape))
-        return SpaceSpec(
-            kind="multi_discrete",
-            shape=tuple(space.shape),
-            dtype=str(space.dtype),
-            counts=(2,) * number,
-            starts=(0,) * number,
-        )
+        counts = (2,) * int(np.prod(space.shape))
+        return SpaceSpec("multi_discrete", *_form(space), counts=counts, starts=(0,) * len(counts))
     if isinstance(space, spaces.Dict | spaces.Tuple):
         raise ConfigError(
             f"{what} is {space!r}; FastLoop takes actions of one kind: Box, Discrete, "
@@ -88,32 +82,14 @@ def action_spec(space: Space, what: str) -> SpaceSpec:
 
 def _leaf_spec(space: Space, what: str) -> SpaceSpec:
     if isinstance(space, spaces.Discrete):
-        return SpaceSpec(
-            kind="discrete",
-            shape=(),
-            dtype=str(space.dtype),
-            n=int(space.n),
-            start=int(space.start),
-        )
+        return SpaceSpec("discrete", *_form(space), n=int(space.n), start=int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
-        return SpaceSpec(
-            kind="multi_discrete",
-            shape=tuple(space.shape),
-            dtype=str(space.dtype),
-            counts=tuple(space.nvec.ravel().tolist()),
-            starts=tuple(space.start.ravel().tolist()),
-        )
+        counts, starts = (tuple(each.ravel().tolist()) for each in (space.nvec, space.start))
+        return SpaceSpec("multi_discrete", *_form(space), counts=counts, starts=starts)
     if isinstance(space, spaces.MultiBinary):
-        shape = tuple(space.shape)
-        return SpaceSpec(kind="box", shape=shape, dtype=str(space.dtype), low=(0.0,), high=(1.0,))
+        return SpaceSpec("box", *_form(space), low=(0.0,), high=(1.0,))
     if isinstance(space, spaces.Box):  # of any integers, floats or bools
-        return SpaceSpec(
-            kind="box",
-            shape=tuple(space.shape),
-            dtype=str(space.dtype),
-            low=_bounds(space.low),
-            high=_bounds(space.high),
-        )
+        return SpaceSpec("box", *_form(space), low=_bounds(space.low), high=_bounds(space.high))
     raise ConfigError(
         f"{what} is {space!r}; FastLoop supports Box of numbers, Discrete, MultiDiscrete, "
         "MultiBinary, and in observations Dict and Tuple of these. Wrap the environment so that "
@@ -133,13 +109,12 @@ def _choices(space: spaces.Box, what: str) -> SpaceSpec:
             f"takes at most {MOST_CHOICES}. Say which are used: environment.wrappers: [{{name: "
             "'fast_core.envs.wrappers:BoundAction', kwargs: {low: 0, high: 9}}]."
         )
-    return SpaceSpec(
-        kind="multi_discrete",
-        shape=tuple(space.shape),
-        dtype=str(space.dtype),
-        counts=counts,
-        starts=tuple(low),
-    )
+    return SpaceSpec("multi_discrete", *_form(space), counts=counts, starts=tuple(low))
+
+
+def _form(space: Space) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype."""
+    return tuple(space.shape or ()), str(space.dtype)
 
 
 def _bounds(values: NDArray[Any]) -> tuple[float, ...]:

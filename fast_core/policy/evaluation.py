@@ -161,7 +161,7 @@ class Playing:
             max_episode_steps=setting.evaluation.max_episode_steps,
             number=setting.number,
             watch=watch,
-            recorder=trajectories,
+            record=None if trajectories is None else trajectories.keep,
             every_info=True,
             maker=setting.maker,
         )

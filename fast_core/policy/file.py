@@ -114,6 +114,18 @@ class BareFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     std_return: float
     parameters: bytes
 
+    def origin(self, run: str = "") -> Origin:
+        """Where it comes from."""
+        return Origin(
+            run=run,
+            source=BEST,
+            version=self.version,
+            env_steps=self.env_steps,
+            mean_return=self.mean_return,
+            std_return=self.std_return,
+            fastloop="",
+        )
+
 
 class _Format(msgspec.Struct):
     fastloop_policy: int
@@ -181,16 +193,7 @@ def is_policy(path: Path) -> bool:
 def read_origin(path: Path) -> Origin:
     """Where a policy comes from, whichever format it has; see `read_policy`."""
     found = read_policy(path)
-    if isinstance(found, PolicyFile):
-        return found.origin
-    return Origin(
-        source=BEST,
-        version=found.version,
-        env_steps=found.env_steps,
-        mean_return=found.mean_return,
-        std_return=found.std_return,
-        fastloop="",
-    )
+    return found.origin if isinstance(found, PolicyFile) else found.origin()
 
 
 def read_policy(path: Path) -> PolicyFile | BareFile:

@@ -223,17 +223,8 @@ def _explained(bare: BareFile, run: RunDirectory) -> PolicyFile:
             f"the policy of {run.path} has {len(bare.parameters)} bytes, its configuration wants "
             f"{pack.nbytes}; was config.yaml edited?"
         )
-    origin = Origin(
-        run=_name(run, config),
-        source=BEST,
-        version=bare.version,
-        env_steps=bare.env_steps,
-        mean_return=bare.mean_return,
-        std_return=bare.std_return,
-        fastloop="",
-    )
     flat: Array = np.frombuffer(bare.parameters, np.float32)
-    return describe(config, environment, pack.views(flat), origin)
+    return describe(config, environment, pack.views(flat), bare.origin(_name(run, config)))
 
 
 def run_config(run: Path, overrides: list[str] | None = None, *, others: bool = False) -> RunConfig:

@@ -6,16 +6,15 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
-from fast_core.envs.episode_info import numbers_of
+from fast_core.envs.playing.runner import Step
 from fast_core.envs.records import leaf_of
 from fast_core.errors import PolicyError
 from fast_core.policy.episodes import Episodes
@@ -24,14 +23,6 @@ from fast_core.system.durable import written_durably
 SUFFIXES = (".npz", ".csv")
 MOST_COLUMNS = 1024  # of a CSV file; images belong into an npz file
 FIXED_COLUMNS = 5  # episode, step, reward, terminated, truncated
-
-
-class _Step(NamedTuple):
-    obs: Array
-    action: Array
-    reward: float
-    ends: tuple[bool, bool]
-    info: dict[str, float]
 
 
 class Trajectories:
@@ -70,7 +61,7 @@ class Trajectories:
                 f"the record {str(path)!r} can't be written: {str(folder)!r} must be a folder that "
                 "exists and that you may write to, and the name must not be a folder's."
             )
-        self._steps: dict[int, list[_Step]] = {}
+        self._steps: dict[int, list[Step]] = {}
         self._final: dict[int, Array] = {}
 
     def check(self, spec: EnvironmentSpec) -> None:
@@ -86,20 +77,10 @@ class Trajectories:
                 "make sense. Record to a file that ends in .npz."
             )
 
-    def step(
-        self,
-        episode: int,
-        obs: Array,
-        action: object,
-        reward: float,
-        ends: tuple[bool, bool],
-        info: object,
-        next_obs: Array,
-    ) -> None:
-        """See `fast_core.envs.playing.runner.Recorder.step`."""
-        kept = _Step(obs, np.array(action), reward, ends, numbers_of(info))
-        self._steps.setdefault(episode, []).append(kept)
-        self._final[episode] = next_obs
+    def keep(self, step: Step, next_obs: Array) -> None:
+        """Keep a step, and what was observed after the last one."""
+        self._steps.setdefault(step.episode, []).append(step)
+        self._final[step.episode] = next_obs
 
     def write(self, episodes: Episodes, spec: EnvironmentSpec, about: dict[str, object]) -> None:
         """Write the file whole, or leave what was there.
@@ -120,23 +101,17 @@ class Trajectories:
         except OSError as error:
             raise PolicyError(f"can't write the record {self.path}: {error.strerror}.") from error
 
-    def _all(self) -> Iterator[tuple[int, _Step]]:
-        for episode in sorted(self._steps):
-            for step in self._steps[episode]:
-                yield episode, step
-
     def _columns(self, spec: EnvironmentSpec) -> dict[str, Array]:
         """What there is of each step, ``[N, ...]`` each."""
-        episode = [episode for episode, _ in self._all()]
-        steps = [step for _, step in self._all()]
+        steps = [step for episode in sorted(self._steps) for step in self._steps[episode]]
         names = dict.fromkeys(name for step in steps for name in step.info)
         return {
-            "episode": np.array(episode, np.int64),
+            "episode": np.array([step.episode for step in steps], np.int64),
             **_leaves("observation", np.array([step.obs for step in steps]), spec.row),
             "action": np.array([step.action for step in steps]),
             "reward": np.array([step.reward for step in steps]),
-            "terminated": np.array([step.ends[0] for step in steps]),
-            "truncated": np.array([step.ends[1] for step in steps]),
+            "terminated": np.array([step.terminated for step in steps]),
+            "truncated": np.array([step.truncated for step in steps]),
             **{
                 f"info/{name}": np.array([step.info.get(name, np.nan) for step in steps])
                 for name in names

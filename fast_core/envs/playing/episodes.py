@@ -7,12 +7,15 @@ import math
 from collections.abc import Callable
 from typing import Unpack
 
+import numpy as np
+
+from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig, Values
 from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.episode_info import EpisodeInfo, numbers_of
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
-from fast_core.envs.playing.runner import Act, Ending, Playing, Recorder, Runner
+from fast_core.envs.playing.runner import Ending, Playing, Record, Runner, Step
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import EnvironmentFailed
@@ -36,7 +39,7 @@ class EpisodeRunner(Runner):
         config: EnvironmentConfig,
         *,
         watch: Callable[[Instance], None] | None = None,
-        recorder: Recorder | None = None,
+        record: Record | None = None,
         every_info: bool = False,
         maker: Maker = make_env,
         **playing: Unpack[Playing],
@@ -45,7 +48,7 @@ class EpisodeRunner(Runner):
 
         With ``watch``, one environment plays all the episodes, one after the other, each in the
         row of the policy's batch that it has without, so its result is the same; ``watch`` is
-        called with it after each reset and step. ``recorder`` is told of every step. With
+        called with it after each reset and step. ``record`` is told of every step. With
         ``every_info``, every number of the info counts where the configuration names none.
         ``maker`` makes the environments.
 
@@ -68,7 +71,7 @@ class EpisodeRunner(Runner):
         )
         super().__init__(self._instances[0].spec, playing)
         self._watch = watch
-        self._recorder = recorder
+        self._record = record
         self._fail_nonfinite = config.nonfinite == "fail"
         self._seeds = EpisodeSeeds(seed, role, 0, 0)
         every = every_info and not config.info
@@ -76,18 +79,18 @@ class EpisodeRunner(Runner):
         self._obs = self._instances[0].observations(envs)
         self._no_reward = no_reward(config, envs)
 
-    def step(self, act: Act) -> bool:
-        """See `Runner.step`."""
-        if not self._begun:
-            self._begun = True
-            for place in range(len(self._instances)):
-                self._begin(place, place)
-        if not self._current:
-            return False
-        rows = list(self._ask(act, self._obs.array).copy())
+    @property
+    def _rows(self) -> Array:
+        return self._obs.array
+
+    def _begin_all(self) -> None:
+        for place in range(len(self._instances)):
+            self._begin(place, place)
+
+    def _step_all(self, actions: Array) -> None:
+        rows = list(actions.copy())
         for place in list(self._current):
             self._step_one(place, rows[place])
-        return bool(self._current)
 
     def change(self, attributes: Values) -> None:
         """See `Runner.change`."""
@@ -132,7 +135,7 @@ class EpisodeRunner(Runner):
     def _step_one(self, place: int, action: object) -> None:
         episode = self._current[place]
         before = self._obs.array[place].copy()
-        taken = None if self._recorder is None else copy.copy(action)  # a step may change it
+        taken = None if self._record is None else copy.copy(action)  # a step may change it
         self.lengths[episode] += 1
         self.env_steps += 1
         reward, terminated, truncated = self._instance(place).checked_step(
@@ -158,16 +161,17 @@ class EpisodeRunner(Runner):
             cut = self._cut(place, episode, reward)
         truncated = truncated or cut is not None
         info = self._instance(place).info
-        if self._recorder is not None:
-            after = self._obs.array[place].copy()
+        if self._record is not None:
             ends = terminated, truncated
-            self._recorder.step(episode, before, taken, reward, ends, info, after)
+            step = Step(episode, before, np.array(taken), reward, *ends, numbers_of(info))
+            self._record(step, self._obs.array[place].copy())
         if (terminated or truncated) and known:
             self.infos[episode] = self._read_info(info)
         if not (terminated or truncated):
             self._check_mask(place, action)
         elif truncated or not self._goes_on(place, episode):
-            self.endings[episode] = _ending(known, terminated, cut)
+            how = cut or "truncated"
+            self.endings[episode] = self._ending(episode, terminated=terminated, cut=how)
             self._next(place, episode)
 
     def _cut(self, place: int, episode: int, reward: float) -> Ending | None:
@@ -206,11 +210,3 @@ class EpisodeRunner(Runner):
     def close(self) -> None:
         """Close every environment once."""
         close_all(self._instances)
-
-
-def _ending(known: bool, terminated: bool, cut: Ending | None) -> Ending:
-    if not known:
-        return "nonfinite"
-    if terminated:
-        return "terminated"
-    return cut or "truncated"

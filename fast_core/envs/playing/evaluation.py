@@ -12,7 +12,7 @@ from fast_core.envs.backends import backend_class
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Maker, make_env
 from fast_core.envs.playing.episodes import EpisodeRunner
-from fast_core.envs.playing.runner import Playing, Recorder, Runner
+from fast_core.envs.playing.runner import Playing, Record, Runner
 from fast_core.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def make_runner(
     config: EnvironmentConfig,
     *,
     watch: Callable[[Instance], None] | None = None,
-    recorder: Recorder | None = None,
+    record: Record | None = None,
     every_info: bool = False,
     maker: Maker = make_env,
     **playing: Unpack[Playing],
@@ -36,12 +36,12 @@ def make_runner(
         return EpisodeRunner(
             config,
             watch=watch,
-            recorder=recorder,
+            record=record,
             every_info=every_info,
             maker=maker,
             **playing,
         )
-    if recorder is not None:
+    if record is not None:
         raise ConfigError(
             "trajectories are recorded with environment.backend gymnasium; got "
             f"{config.backend!r}. Evaluate in the environment of Gymnasium, or without a record."

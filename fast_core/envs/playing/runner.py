@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import Literal, Protocol, Required, TypedDict
+from typing import Literal, NamedTuple, Required, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,34 +18,30 @@ from fast_core.envs.frames import FrameStack
 from fast_core.system.seeding import Role
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
+Record = Callable[["Step", Array], None]  # is told of every step, and what was observed after it
 Ending = Literal["terminated", "truncated", "cut", "no_reward", "nonfinite"]
 
 
-class Recorder(Protocol):
-    """What is told of every step."""
+class Step(NamedTuple):
+    """What is recorded of a step; the arrays are the recorder's own.
 
-    def step(
-        self,
-        episode: int,
-        obs: Array,
-        action: object,
-        reward: float,
-        ends: tuple[bool, bool],
-        info: object,
-        next_obs: Array,
-    ) -> None:
-        """Keep a step; the arrays are the recorder's own.
+    Attributes:
+        episode: Which episode.
+        obs: What was observed before it, one frame where they are stacked.
+        action: As the environment took it.
+        reward: As it gave it.
+        terminated: Whether the episode terminated.
+        truncated: Whether it was truncated.
+        info: Every number of what came with it, by name.
+    """
 
-        Args:
-            episode: Which episode.
-            obs: What was observed before it, one frame where they are stacked.
-            action: As the environment took it.
-            reward: As it gave it.
-            ends: Whether the episode terminated, and whether it was truncated.
-            info: What came with it.
-            next_obs: What was observed after it.
-        """
-        ...
+    episode: int
+    obs: Array
+    action: Array
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, float]
 
 
 class Playing(TypedDict, total=False):
@@ -114,7 +111,6 @@ class Runner(ABC):
         self._current: dict[int, int] = {}  # the open episode of each place that has one
         self._begun = False
 
-    @abstractmethod
     def step(self, act: Act) -> bool:
         """Step every open episode once; returns whether any is open still.
 
@@ -126,6 +122,32 @@ class Runner(ABC):
         Raises:
             EnvironmentFailed: An environment raised or gave what its spaces do not declare.
         """
+        if not self._begun:
+            self._begun = True
+            self._begin_all()
+        if not self._current:
+            return False
+        self._step_all(self._ask(act, self._rows))
+        return bool(self._current)
+
+    @property
+    @abstractmethod
+    def _rows(self) -> Array:
+        """The newest observations ``[envs, ...]``."""
+
+    @abstractmethod
+    def _begin_all(self) -> None:
+        """Begin the first episodes."""
+
+    @abstractmethod
+    def _step_all(self, actions: Array) -> None:
+        """Step every open episode with its row of ``actions``."""
+
+    def _ending(self, episode: int, *, terminated: bool, cut: Ending) -> Ending:
+        """How an episode has ended, ``cut`` if its environment did not terminate it."""
+        if math.isnan(self.returns[episode]):
+            return "nonfinite"
+        return "terminated" if terminated else cut
 
     def change(self, attributes: Values) -> None:
         """Begin episodes with these ``environment.attributes`` from the next `restart` on."""

@@ -11,7 +11,7 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.drawable import Drawable
-from fast_core.envs.playing.runner import Act, Ending, Playing, Runner
+from fast_core.envs.playing.runner import Ending, Playing, Runner
 from fast_core.envs.records import leaf_of
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.system.seeding import Role
@@ -55,27 +55,22 @@ class VectorEpisodes(Runner):
         self._reward = np.zeros(self._lanes, np.float32)
         self._terminated, self._truncated = np.zeros((2, self._lanes), np.bool_)
 
-    def step(self, act: Act) -> bool:
-        """See `Runner.step`."""
-        if not self._begun:
-            self._begin_all()
-        if not self._current:
-            return False
-        self._step_all(self._ask(act, self._obs)[: self._lanes])
-        return bool(self._current)
+    @property
+    def _rows(self) -> Array:
+        return self._obs
 
     def _begin_all(self) -> None:
         if not self._fresh:
             self._batch.close()
             self._batch = self._make()
-        self._begun, self._fresh = True, False
+        self._fresh = False
         self._batch.reset(self._obs[: self._lanes])
         self._current = {lane: lane for lane in range(self._lanes)}
         self._first[: self._lanes] = True
 
     def _step_all(self, actions: Array) -> None:
         self._batch.step(
-            actions,
+            actions[: self._lanes],
             next_obs=self._obs[: self._lanes],
             reward=self._reward,
             terminated=self._terminated,
@@ -103,18 +98,15 @@ class VectorEpisodes(Runner):
         goes_on = self._batch.goes_on
         if goes_on is not None and goes_on[lane] and not self._truncated[lane]:
             return
-        self.endings[episode] = self._ending(lane, episode)
+        terminated = bool(self._terminated[lane])
+        self.endings[episode] = self._ending(episode, terminated=terminated, cut=self._cut(lane))
         if episode + self._envs < self._episodes:
             self._current[lane] = episode + self._envs
         else:
             del self._current[lane]
 
-    def _ending(self, lane: int, episode: int) -> Ending:
-        if math.isnan(self.returns[episode]):
-            return "nonfinite"
-        if self._terminated[lane]:
-            return "terminated"
-        if self.lengths[episode] == self._limit:
+    def _cut(self, lane: int) -> Ending:
+        if self.lengths[self._current[lane]] == self._limit:
             return "cut"
         return "no_reward" if lane in self._batch.unrewarded else "truncated"
 
