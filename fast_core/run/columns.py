@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from fast_core.algorithm import ReplayBatch, SequenceBatch, ShardRollout
 from fast_core.algorithm.spec import Column, FieldSpec, as_dtype, written_by
@@ -144,6 +145,11 @@ def _wrong(plan: RunPlan, column: Column, taken: Sequence[str]) -> str:
         return f"{what} a value for each step: axes, history and logged as they are by default"
     if not numbers:
         return f"{what} the dtype of a number, such as 'float32'"
+    if column.writer == "policy" and (kind := _does_not_write(plan, column)):
+        return (
+            f"{what} the writer 'policy' only beside a make_policy of your own, whose policy "
+            f"answers it in ActionOutput.extra; that of {kind} does not"
+        )
     if column.writer == "learner" and (not plan.replays or column.fold != "first"):
         return f"{what} the writer 'learner' only from replay, and not to be summed"
     if column.writer == "learner" and plan.replay_spec.sequence is not None:
@@ -151,3 +157,13 @@ def _wrong(plan: RunPlan, column: Column, taken: Sequence[str]) -> str:
     if column.fold == "sum" and column.dtype != "float32":
         return f"{what} the dtype 'float32', to be summed"
     return ""
+
+
+def _does_not_write(plan: RunPlan, column: Column) -> str:
+    """Which class of FastLoop's makes the policies, if they know nothing of this column."""
+    kinds = type(plan.blueprint).__mro__
+    kind: Any = next(each for each in kinds if "make_policy" in vars(each))
+    if not kind.__module__.startswith("fast_core."):
+        return ""
+    known = [each.name for each in kind.columns(plan.blueprint, plan.environment)]
+    return "" if column.name in known else str(kind.__name__)

@@ -179,7 +179,8 @@ class _Check:
         for batch in batches:
             before = [np.array(parameter) for parameter in learner.policy_parameters()]
             arrays = arrays_of(batch)
-            report = checked_report(learner.update(batch), steps=1 if self._replays else None)
+            said, steps = learner.update(batch), 1 if self._replays else None
+            report = checked_report(said, steps=steps, replayed=self._replays)
             granted = 1 if self._replays else self._config.updates_granted(self._setup.rows)
             if report.updates + report.skipped != granted:
                 raise self._broken(

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.algorithm.spec import Column, FieldSpec
+from fast_core.algorithm import Policy, PolicySetup
+from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
+from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
 from fast_core.run.columns import (
     batch_fields,
@@ -57,6 +59,38 @@ class Declaring(CountingConfig, frozen=True, kw_only=True):
     def columns(self, environment: object) -> tuple[Column, ...]:
         """These."""
         return self.declared  # type: ignore[return-value]
+
+
+class Glancing(PPOConfig, frozen=True, kw_only=True):
+    """Declares what PPO's policies know nothing of."""
+
+    def columns(self, environment: object) -> tuple[Column, ...]:
+        """One that policies are to write."""
+        return (Column("glance", (2,), "float32", writer="policy"),)
+
+
+def test_a_column_that_policies_of_fastloop_do_not_write_is_refused_at_launch(
+    tmp_path: Path,
+) -> None:
+    """Else the first one who acts would say so, in a node."""
+    with pytest.raises(
+        ConfigError, match=r"'glance' with the writer 'policy' only beside a make_"
+    ) as raised:
+        make_run_plan(tmp_path, make_config(algorithm=Glancing(minibatch_size=16)))
+    assert "that of ActorCriticConfig does not" in str(raised.value)
+
+
+class Seeing(Glancing, frozen=True, kw_only=True):
+    """Makes policies of its own, who may write it."""
+
+    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:
+        """As PPO's."""
+        return super().make_policy(environment, setup)
+
+
+def test_who_makes_the_policies_may_let_them_write_columns(tmp_path: Path) -> None:
+    plan = make_run_plan(tmp_path, make_config(algorithm=Seeing(minibatch_size=16)))
+    assert names(reply_fields(plan)[-1:]) == "glance"
 
 
 def plan_with(folder: Path, declared: object) -> RunPlan:

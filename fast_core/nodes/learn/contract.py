@@ -12,7 +12,7 @@ import numpy as np
 from fast_core.algorithm import Algorithm, Queueing, UpdateReport
 from fast_core.errors import ConfigError
 from fast_core.nodes.learn.devices import replica_device
-from fast_core.policy.checked import check_methods, form
+from fast_core.policy.checked import check_methods, form, names
 from fast_core.run.plan import RunPlan
 
 LEARNER = ("update", "policy_parameters", "state_dict", "load_state_dict")
@@ -51,12 +51,15 @@ def queueing(learner: object) -> Queueing | None:
     return learner if "begin" in vars(first) else None
 
 
-def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateReport:
+def checked_report(
+    report: UpdateReport, *, steps: int | None = None, replayed: bool = True
+) -> UpdateReport:
     """The report of an update in plain numbers, which a message can carry.
 
     Args:
         report: What the algorithm returned.
         steps: How many it must have taken or skipped; None: any number.
+        replayed: Whether it is of a batch from replay, whose rows have columns of the learner's.
 
     Raises:
         ConfigError: It is something else.
@@ -79,6 +82,11 @@ def checked_report(report: UpdateReport, *, steps: int | None = None) -> UpdateR
         raise ConfigError(
             "update of the algorithm must take or skip one step with each batch from replay; got "
             f"{counts['updates']} updates and {counts['skipped']} skipped"
+        )
+    if report.extra and not replayed:
+        raise ConfigError(
+            "update of the algorithm must report `extra` of batches from replay alone, into whose "
+            f"rows it is written; got {names(report.extra)}. Report numbers as `metrics`."
         )
     metrics = {str(name): _number(name, value) for name, value in report.metrics.items()}
     return UpdateReport(

@@ -77,7 +77,7 @@ class OptimizerNode(LearningNode):
             before, started_ns = self._version, time.monotonic_ns()
             progress = config.progress(command.env_steps)
             batch = RolloutBatch(rollouts, command.env_steps, progress, before)
-            report = checked_report(self.algorithm.update(batch))
+            report = checked_report(self.algorithm.update(batch), replayed=False)
             self._version += report.updates
             self._env_steps = command.env_steps + config.rows_per_ticket
             metrics = {

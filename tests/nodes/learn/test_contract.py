@@ -161,3 +161,11 @@ def test_reports_without_counts_are_refused(value: object) -> None:
         checked_report(UpdateReport(1, value))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"must return a .*UpdateReport; got None"):
         checked_report(None)  # type: ignore[arg-type]
+
+
+def test_columns_of_what_was_not_drawn_from_replay_are_refused() -> None:
+    """They would be written nowhere."""
+    report = UpdateReport(1, 0, extra={"sure": OBS})
+    assert checked_report(report).extra == {"sure": OBS}
+    with pytest.raises(ConfigError, match=r"`extra` of batches from replay alone.*; got sure"):
+        checked_report(report, replayed=False)
