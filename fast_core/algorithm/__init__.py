@@ -204,12 +204,20 @@ class ReplaySpec(NamedTuple):
         gamma: Discount of one step.
         sequence: Draws a `SequenceBatch` of these in place of a `ReplayBatch`; then the other two
             say nothing.
+        stored_state: Whether the logs keep what a recurrent policy remembered before each row, so
+            that sequences begin with it (`SequenceBatch.state`).
     """
 
     batch_size: int
     n_step: int = 1
     gamma: float = 1.0
     sequence: Window | None = None
+    stored_state: bool = False
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the logs have a column of what policies remembered."""
+        return self.stored_state and self.sequence is not None
 
     @property
     def ahead(self) -> int:

@@ -161,7 +161,10 @@ class SequenceBatch:
         weight: ``[N]`` float32, importance weights; 1 where draws are uniform.
         env_steps: Environment steps stored so far.
         progress: ``env_steps`` as a share of ``horizon_env_steps``, 0 where there is none.
-        extra: ``[N, L, ...]`` by name, what `Blueprint.columns` declares.
+        state: ``[N, S]`` float32, what a recurrent policy remembered before the first row that is
+            there: zero where its episode began. None unless `ReplaySpec.stored_state`.
+        extra: ``[N, L, ...]`` by name, what `Blueprint.columns` declares; ``[N, ...]``, of the
+            first row that is there, where the column's ``fold`` says so.
     """
 
     obs: Array
@@ -173,4 +176,5 @@ class SequenceBatch:
     weight: Array
     env_steps: int
     progress: float
+    state: Array | None = None
     extra: Mapping[str, Array] = field(default_factory=dict)

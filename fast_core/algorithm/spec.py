@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Axes = Literal["T", "T+1", "rollout"]
 SpaceKind = Literal["box", "discrete", "multi_discrete", "composite"]
 Writer = Literal["environment", "policy", "learner"]
-Fold = Literal["first", "sum"]
+Fold = Literal["first", "sum", "entry"]
 
 
 def as_dtype(text: str) -> np.dtype[np.generic]:
@@ -75,7 +75,8 @@ class Column(FieldSpec, frozen=True, kw_only=True):
             rows of a batch that was drawn, in `UpdateReport.extra`, and there when they are drawn
             again; only from replay.
         fold: What a window of several steps has of it: ``"first"``, that of its first step, or
-            ``"sum"``, the discounted sum, as of rewards.
+            ``"sum"``, the discounted sum, as of rewards. A sequence has that of every row, but of
+            ``"entry"`` only that of its first.
         logged: Whether the logs of a replay keep it, beside rollouts.
     """
 

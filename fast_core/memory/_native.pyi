@@ -130,6 +130,7 @@ class ReplayReader:
         key0: int,
         key1: int,
         summed: int,
+        entered: int,
         before: int,
         length: int,
         /,

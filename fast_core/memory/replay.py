@@ -148,10 +148,13 @@ class ReplayReader(_native.ReplayReader):
         fields, natives = logs[0].fields, tuple(log.native for log in logs)
         if any(log.fields != fields for log in logs):
             raise SegmentError("the replay logs of one run must have the same columns")
-        summed = sum(1 << at for at, each in enumerate(fields) if each.fold == "sum")
+        summed, entered = (
+            sum(1 << at for at, each in enumerate(fields) if each.fold == fold)
+            for fold in ("sum", "entry")
+        )
         shape = (0, 0) if window is None else (window.before, window.length)
         made = _native.ReplayReader.__new__(
-            cls, natives, steps, gamma, frames, *key_of(seed), summed, *shape
+            cls, natives, steps, gamma, frames, *key_of(seed), summed, entered, *shape
         )
         reader = cast("Self", made)
         reader.fields, reader.frames, reader._window = fields, frames, window
@@ -237,7 +240,10 @@ def batch_columns(
     (obs, *kept), stack = columns, (frames,) if frames > 1 else ()
     many: tuple[int, ...] = () if window is None else (window.length,)
     seen = (*stack, *obs.shape)
-    rows = [(each.name, each.dtype, (*many, *each.shape)) for each in kept]
+    rows = [
+        (each.name, each.dtype, (*(() if each.fold == "entry" else many), *each.shape))
+        for each in kept
+    ]
     drawn: list[tuple[str, str, tuple[int, ...]]] = [
         ("weight", "float32", ()),
         ("log", "int32", ()),

@@ -36,7 +36,16 @@ def _usual(plan: RunPlan) -> tuple[Column, ...]:
     row, frames = environment.row, environment.frames
     action, size = blueprint.action_field(environment), blueprint.state_size(environment)
     age = Column("frame_age", (), "uint8", axes="T+1", logged=False)
-    state = Column("state", (size,), "float32", axes="rollout", writer="policy", logged=False)
+    kept = plan.replays and plan.replay_spec.keeps_state
+    state = Column(
+        "state",
+        (size,),
+        "float32",
+        axes="T" if kept else "rollout",
+        writer="policy",
+        fold="entry",
+        logged=kept,
+    )
     return (
         Column("obs", row.shape, row.dtype, axes="T+1", history=frames - 1),
         Column(action.name, action.shape, action.dtype, writer="policy"),

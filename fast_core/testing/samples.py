@@ -203,8 +203,17 @@ def _sequences(samples: _Samples, window: Window, rows: int, number: int) -> Seq
     }
     obs = samples.obs(rows, length + 1)
     obs[~seen] = np.zeros((), obs.dtype)
-    for column in columns.values():
-        column[~mask] = 0
+    state, size = None, samples.config.state_size(samples.environment)
+    if size and samples.config.replay().keeps_state:
+        state = rng.normal(0.0, 0.5, (rows, size)).astype(np.float32)
+        state[begin > 0] = 0.0
+    declared = samples.config.columns(samples.environment)
+    entered = {column.name for column in declared if column.fold == "entry"}
+    for name, values in columns.items():
+        if name in entered:
+            columns[name] = values[:, 0].copy()
+        else:
+            values[~mask] = 0
     return SequenceBatch(
         obs=obs,
         action=columns.pop("action"),
@@ -215,6 +224,7 @@ def _sequences(samples: _Samples, window: Window, rows: int, number: int) -> Seq
         weight=rng.uniform(0.2, 1.0, rows).astype(np.float32),
         env_steps=100 + number,
         progress=number / 10,
+        state=state,
         extra=columns,
     )
 

@@ -168,20 +168,54 @@ def test_sequences_are_drawn_by_the_priority_of_the_row_that_was_learned_from_fi
     assert abs(chi_squared(count(reader, tree), share)) < 4
 
 
-def test_further_columns_are_of_each_row(memory: Memory) -> None:
+def test_probabilities_of_a_small_replay_by_hand(memory: Memory) -> None:
+    """Two logs of 12 rows that were overwritten, a row before, two from the drawn one on."""
+    window = Window(2, 1)
+    logs = [new_log(memory, 12, 1, reserve=0) for _ in range(2)]
+    for log, last in zip(logs, (4, 6), strict=True):  # steps of an episode
+        for step in range(15):
+            ended = np.array([step % last == last - 1])
+            obs = np.full((1, 2), float(step))
+            zero = np.zeros(1, np.float32)
+            log.append(obs, np.zeros(1, np.int64), zero, ended & False, ended, obs)
+    # Rows of the first: 0-3 F 5-8 F 10-13 F 15-17, 18 in all, so 6 is the oldest: it goes on from
+    # one that is gone, and 17 has no observation after it, nor has 16 two rows.
+    # Of the second: 0-5 F 7-12 F 14-16, 17 in all, so 5 is the oldest; 15 has one row, and 16 none.
+    valid = {0: [7, 8, 10, 11, 12, 13, 15], 1: [7, 8, 9, 10, 11, 12, 14]}
+    share = {(log, row): 1 / 14 for log, rows in valid.items() for row in rows}
+    reader = new_reader(*logs, window=window)
+    counts = count(reader)
+    assert counts.keys() == share.keys()
+    assert abs(chi_squared(counts, share)) < 4
+    tree = new_tree(reader)
+    reader.sync(tree)
+    named = np.array([0, 1], np.int32), np.array([8, 14], np.int64)  # ends an episode; begins one
+    assert reader.update(tree, *named, np.array([3.0, 4.0], np.float32)) == 2
+    share = dict.fromkeys(share, 1 / 19) | {(0, 8): 3 / 19, (1, 14): 4 / 19}
+    assert abs(chi_squared(count(reader, tree), share)) < 4
+
+
+def test_further_columns_are_of_each_row_or_of_the_first_that_is_there(memory: Memory) -> None:
     space, action = SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64")
-    tag = Column("tag", (3,), "int16")
-    log = new_log(memory, 30, 1, replay_fields(space, action, (tag,)))
+    tag, entered = Column("tag", (3,), "int16"), Column("entered", (), "int64", fold="entry")
+    log = new_log(memory, 40, 1, replay_fields(space, action, (tag, entered)))
     never, zero = np.zeros(1, bool), np.zeros(1, np.float32)
     for step in range(20):
-        extra = {"tag": np.full((1, 3), step, np.int16)}
-        log.append(np.full((1, 2), step, float), np.full(1, step), zero, never, never, extra=extra)
+        ended = np.array([step % 9 == 8])
+        extra = {"tag": np.full((1, 3), step, np.int16), "entered": np.array([step])}
+        obs = np.full((1, 2), step, float)
+        log.append(obs, np.full(1, step), zero, never, ended, obs, extra=extra)
     reader = new_reader(log, window=Window(3, 2))
-    arrays = reader.arrays(50)
+    arrays = reader.arrays(200)
     assert reader.draw(arrays)
-    assert arrays.extra["tag"].shape == (50, 5, 3)
+    assert arrays.extra["tag"].shape == (200, 5, 3)
     np.testing.assert_array_equal(
         arrays.extra["tag"], np.repeat(arrays.action[:, :, None], 3, axis=2)
+    )
+    first = arrays.mask.argmax(axis=1)
+    assert set(first.tolist()) == {0, 1, 2}
+    np.testing.assert_array_equal(
+        arrays.extra["entered"], arrays.action[np.arange(200), first], strict=True
     )
 
 

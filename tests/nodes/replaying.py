@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, PolicySetup, ReplaySpec
+from fast_core.algorithm import Window as SequenceWindow
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.memory import ReplayLog, ReplayReader
 from tests.nodes.counting import CountingConfig, CountingPolicy
@@ -32,18 +33,26 @@ class StartingPolicy(CountingPolicy):
 
 
 class ReplayingConfig(CountingConfig, frozen=True, kw_only=True):
-    """Acts as the other, and learns nothing from replay."""
+    """Acts as the other, and learns nothing from replay.
+
+    Attributes:
+        sequences: Steps and rows before them of sequences with what was remembered, if it is to
+            draw those.
+    """
 
     name: str = "tests.nodes.replaying:ReplayingConfig"
     learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
     n_step: int = 3
+    sequences: tuple[int, int] | None = None
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> CountingPolicy:
         """A new one."""
         return StartingPolicy(environment.action.start, self.declares)
 
     def replay(self) -> ReplaySpec:
-        """Four windows."""
+        """Four windows, or sequences."""
+        if self.sequences is not None:
+            return ReplaySpec(4, sequence=SequenceWindow(*self.sequences), stored_state=True)
         return ReplaySpec(4, self.n_step, GAMMA)
 
 

@@ -15,6 +15,7 @@ import pytest
 from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 
+from fast_core.algorithm import Window as SequenceWindow
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import (
     EnvironmentConfig,
@@ -246,6 +247,51 @@ def test_declared_columns_are_drawn_with_their_steps(
     np.testing.assert_array_equal(to.extra["glance"], to.obs[:, -2:])
     np.testing.assert_array_equal(to.extra["position"], to.next_obs[:, 0])
     assert acting.drawn() == acting.expected()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("placement", ["env", "node"])
+def test_what_was_remembered_before_each_row_is_kept(
+    make: Make, placement: str, groups: int
+) -> None:
+    """The policy counts the steps of an episode and adds up its first observed numbers."""
+    acting = make(
+        algorithm=ReplayingConfig(remembers=True, sequences=(4, 3)),
+        policy=PolicyConfig(placement=placement, groups=groups),  # type: ignore[arg-type]
+    )
+    acting.collect(8)
+    window = SequenceWindow(4, 3)
+    reader = ReplayReader(
+        acting.logs(), steps=4, gamma=1.0, window=window, seed=np.random.SeedSequence(5)
+    )
+    to = reader.arrays(512)
+    assert reader.draw(to)
+    first, every = to.mask.argmax(axis=1), np.arange(512)
+    rows = [remembered(acting, shard) for shard in range(SHARDS)]
+    begun = 0
+    for k in every:
+        shard, env = divmod(int(to.log[k]), ENVS)
+        # Steps before it, without the final observations, which have rows of their own.
+        before = rows[shard][env][int(to.row[k]) - (window.before - int(first[k]))]
+        np.testing.assert_allclose(to.extra["state"][k], before, rtol=1e-5, atol=1e-5)
+        begun += before[0] == 0
+    assert 0 < begun < 400
+
+
+def remembered(acting: Acting, shard: int) -> list[dict[int, NDArray[Any]]]:
+    """What is remembered before each row of each environment's log, by a slow loop."""
+    found: list[dict[int, NDArray[Any]]] = []
+    for env in range(ENVS):
+        row, state, rows = 0, np.zeros(2), dict[int, NDArray[Any]]()
+        for rollout in acting.rollouts[shard]:
+            for t in range(STEPS):
+                rows[row] = state
+                state = state + np.array([1.0, rollout["obs"][t, env, 0]])
+                ended = rollout["terminated"][t, env] | rollout["truncated"][t, env]
+                row += 1 + int(ended)
+                state = np.zeros(2) if ended else state
+        found.append(rows)
+    return found
 
 
 @pytest.mark.parametrize("backend", ["gymnasium_vector", "envpool"])

@@ -11,17 +11,23 @@ namespace {
 struct Body {
   Reference logs;  // the tuple of them, which it keeps alive
   std::unique_ptr<ReplayReader> view;
-  unsigned long long summed = 0;  // bit c is set where column c of a window is a sum
+  // Bit c is set where column c of a window is a sum, or of a sequence that of its first row.
+  unsigned long long summed = 0, entered = 0;
+
+  Fold fold(std::size_t c) const {
+    if (view->shape().length != 0) return entered >> c & 1 ? Fold::first : Fold::each;
+    return summed >> c & 1 ? Fold::sum : Fold::first;
+  }
 };
 
 ReplayReader& reader_of(PyObject* self) { return *body_of<Body>(self).view; }
 
 PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* tuple;
-  unsigned long long steps, frames, key0, key1, summed, before, length;
+  unsigned long long steps, frames, key0, key1, summed, entered, before, length;
   double gamma;
-  if (!PyArg_ParseTuple(args, "O!KdKKKKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
-                        &frames, &key0, &key1, &summed, &before, &length))
+  if (!PyArg_ParseTuple(args, "O!KdKKKKKKK:ReplayReader", &PyTuple_Type, &tuple, &steps, &gamma,
+                        &frames, &key0, &key1, &summed, &entered, &before, &length))
     return nullptr;
   if (length != 0 && length != before + steps) {
     PyErr_Format(errors.segment, "a sequence of %llu rows before %llu steps has no length %llu",
@@ -44,6 +50,7 @@ PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
     const CounterRandom::State seed{{key0, key1}, 0};
     body.view = std::make_unique<ReplayReader>(logs, steps, gamma, frames, seed, shape);
     body.summed = summed;
+    body.entered = entered;
     body.logs.object = Py_NewRef(tuple);
     return true;
   });
@@ -72,7 +79,7 @@ struct Opened {
     if (length != 0) sizes = {(length + 1) * obs, length, length, length, 4, 4, 8};
     const auto further = sizes.size();
     for (std::size_t c = 1; c < log.columns(); ++c)
-      sizes.push_back(std::max<std::uint64_t>(length, 1) * log.row_bytes(c));
+      sizes.push_back((body.fold(c) == Fold::each ? length : 1) * log.row_bytes(c));
     if (PyTuple_Size(tuple) != static_cast<Py_ssize_t>(sizes.size())) {
       PyErr_Format(errors.segment, "a batch of these logs has %zu arrays; got %zd", sizes.size(),
                    PyTuple_Size(tuple));
@@ -97,8 +104,7 @@ struct Opened {
     target.log = reinterpret_cast<std::int32_t*>(at(further - 2));
     target.row = reinterpret_cast<std::int64_t*>(at(further - 1));
     for (std::size_t c = 1; c < log.columns(); ++c)
-      target.columns.emplace_back(log, c, body.summed >> c & 1 ? Fold::sum : Fold::first,
-                                  at(further + c - 1));
+      target.columns.emplace_back(log, c, body.fold(c), at(further + c - 1));
     return true;
   }
 };

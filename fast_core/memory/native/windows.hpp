@@ -12,8 +12,9 @@
 
 namespace fastloop {
 
-// What a window has of a column: that of its first step, or the discounted sum of its floats.
-enum class Fold : std::uint8_t { first, sum };
+// What a window has of a column: that of its first row, the discounted sum of its floats, or, as a
+// sequence, that of each row.
+enum class Fold : std::uint8_t { first, sum, each };
 
 // Where a column of a batch goes; row i lies at i times its size.
 struct ColumnTarget {
@@ -309,9 +310,13 @@ class ReplayWindows {
       copy_stack(obs + (first + row) * obs_bytes, source, at(row), age);
     }
     for (const auto& each : to.columns) {
+      const char* from = rows_of(source) + each.offset;
+      if (each.fold == Fold::first) {
+        load_row(each.rows + k * each.nbytes, from + at(0) * stride_, each.nbytes);
+        continue;
+      }
       char* column = each.rows + k * length * each.nbytes;
       std::memset(column, 0, length * each.nbytes);
-      const char* from = source.column[ReplayLog::obs] + each.offset;
       for (std::uint64_t row = 0; row < rows; ++row)
         load_row(column + (first + row) * each.nbytes, from + at(row) * stride_, each.nbytes);
     }

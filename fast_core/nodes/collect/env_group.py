@@ -122,7 +122,7 @@ class EnvGroup:
             rows.frame_age[0] = self.stack.age
         if self.memory is not None:
             assert rows.state is not None
-            rows.state[...] = self.memory
+            rows.state[0] = self.memory
         return rows
 
     def stepping(self, rows: RolloutRows, incarnation: int) -> list[Step]:
@@ -164,6 +164,8 @@ class EnvGroup:
             assert memory is not None, "a policy with a state_size returns its state"
             self.memory[...] = memory
             self.memory[ended] = 0.0
+            if rows.state is not None and step + 1 < len(rows.state):
+                rows.state[step + 1] = self.memory
 
     def close_rollout(self, rows: RolloutRows) -> None:
         """Keep where the rollout ended; the slot is not ours any more."""

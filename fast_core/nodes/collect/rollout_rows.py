@@ -28,7 +28,8 @@ class RolloutRows:
         final_obs: ``[T, b, ...]``.
         policy_version: ``[T, b]``.
         frame_age: ``[T + 1, b]``, None where no frames are stacked.
-        state: ``[b, S]``, None for policies without memory.
+        state: ``[T, b, S]`` where every row's is kept, otherwise ``[1, b, S]``, before row 0; None
+            for policies without memory.
         extra: ``[T, b, ...]`` by name, what the algorithm declares besides.
     """
 
@@ -64,6 +65,6 @@ class RolloutRows:
             final_obs=slot["final_obs"][:, envs],
             policy_version=slot["policy_version"][:, envs],
             frame_age=None if age is None else age[:, envs],
-            state=None if state is None else state[envs],
+            state=None if state is None else (state if state.ndim == 3 else state[None])[:, envs],
             extra={name: slot[name][:, envs] for name in declared},
         )

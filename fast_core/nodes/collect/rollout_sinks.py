@@ -9,7 +9,7 @@ import numpy as np
 
 from fast_core.memory import ReplayLog, RolloutSlot, RolloutStore
 from fast_core.messages import RolloutOrder
-from fast_core.run.columns import collected_columns, rollout_fields
+from fast_core.run.columns import replay_columns, rollout_fields
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 
@@ -64,7 +64,8 @@ class ReplayRollouts:
         room = memoryview(mmap.mmap(-1, RolloutStore.nbytes(*shape)))  # aligned to a page
         self._slot = RolloutStore.create(room, *shape).slot(0)
         self._history = plan.environment.frames - 1
-        self._declared = [each.name for each in collected_columns(plan)]
+        _, _, _, *further = replay_columns(plan)  # observation, action, reward
+        self._further = [each.name for each in further]
         self._log: ReplayLog  # both from the first `open` on
         self._append: Callable[[], None] | None = None
 
@@ -88,7 +89,7 @@ class ReplayRollouts:
             terminated=slot["terminated"],
             truncated=slot["truncated"],
             final_obs=slot["final_obs"],
-            extra={name: slot[name] for name in self._declared},
+            extra={name: slot[name] for name in self._further},
         )
 
     def publish(self, order: RolloutOrder) -> None:
@@ -127,5 +128,5 @@ class ReplayRollouts:
             slot["truncated"][t, first:end],
             slot["final_obs"][t, first:end],
             first=first,
-            extra={name: slot[name][t, first:end] for name in self._declared},
+            extra={name: slot[name][t, first:end] for name in self._further},
         )
