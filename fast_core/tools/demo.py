@@ -17,13 +17,13 @@ from fast_core.launcher.run import launch
 
 EMULATED = "Airstriker-Genesis-v0"  # comes with stable-retro
 FOR_EVER_S = 1e9
+_GAMES = "fast_core.clients.games"
 OWN: dict[str, dict[str, Any]] = {
-    "fastloop/ColorLines-v0": {
-        "modules": ["fast_core.clients.games.color_lines"],
-        "action_mask": "moves",
-    },
-    "fastloop/Drift-v0": {"modules": ["fast_core.clients.games.drift_task"]},
-    "fastloop/Recall-v0": {"modules": ["fast_core.clients.games.memory_task"]},
+    "fastloop/ColorLines-v0": {"modules": [f"{_GAMES}.color_lines"], "action_mask": "moves"},
+    "fastloop/ConnectFour-v0": {"modules": [f"{_GAMES}.connect_four"], "action_mask": "moves"},
+    "fastloop/Drift-v0": {"modules": [f"{_GAMES}.drift_task"]},
+    "fastloop/Recall-v0": {"modules": [f"{_GAMES}.memory_task"]},
+    "fastloop/TicTacToe-v0": {"modules": [f"{_GAMES}.tic_tac_toe"], "action_mask": "moves"},
 }
 STEPS = 16
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from fast_core.config import EnvironmentConfig
+from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
-from fast_core.tools.demo import config_of, environment_of
+from fast_core.tools.demo import OWN, config_of, environment_of
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,12 @@ from fast_core.tools.demo import config_of, environment_of
 )
 def test_an_id_alone_stands_for_what_plays_it(id: str, expected: dict[str, Any]) -> None:
     assert environment_of(id) == expected
+
+
+@pytest.mark.parametrize("id", OWN)
+def test_what_comes_along_is_found_by_its_id(id: str) -> None:
+    config = msgspec.convert(environment_of(id), EnvironmentConfig)
+    assert probe(config, 0).action_mask == config.action_mask
 
 
 def test_each_environment_has_a_process_and_nothing_is_learned() -> None:
