@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from fast_core.dashboard.source import Columns, Event, Kind, Record, Rows
+from fast_core.dashboard.source import (
+    Columns,
+    Event,
+    Hello,
+    Kind,
+    Record,
+    Rows,
+    RunFacts,
+    TileFacts,
+)
 from fast_core.monitor.journal import JournalEntry, decode_entry
 from fast_core.monitor.metrics_file import decode_row
 from fast_core.monitor.run_directory import RunDirectory
@@ -61,6 +70,24 @@ class Feed:
         self._metrics, self._events = Tail(run.metrics), Tail(run.events)
         self._forget_rows()
         self._forget_events()
+
+    def hello(
+        self,
+        run: RunFacts,
+        tiles: tuple[TileFacts, ...] = (),
+        fps: float = 1.0,
+        why_no_frames: str = "",
+    ) -> Hello:
+        """What a page is told first: with frames, unless there is a reason for none."""
+        return Hello(
+            run=run,
+            tiles=tiles,
+            fps=fps,
+            frames=not why_no_frames,
+            why_no_frames=why_no_frames,
+            history={kind: each.columns() for kind, each in self.histories.items()},
+            events=tuple(self.events),
+        )
 
     def catch_up(self) -> None:
         """Read all that is there."""

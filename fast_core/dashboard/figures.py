@@ -6,57 +6,39 @@ import shlex
 from collections.abc import Mapping
 
 from fast_core.dashboard.feed import Feed
-from fast_core.dashboard.source import Ahead, Cell, RunFacts
+from fast_core.dashboard.source import Ahead, Cell, Now, RunFacts
 
 _RATES = {"env_steps_per_s": "time/env_steps_per_s", "updates_per_s": "time/updates_per_s"}
 
 
-class Figures:
-    """Reads the newest row of training."""
+def now_of(feed: Feed) -> Now:
+    """What the newest row of training says; nodes, tiles and the phase stand in no row."""
+    row: Mapping[str, Cell] = feed.histories["train"].last or {}
 
-    def __init__(self, feed: Feed) -> None:
-        self._row: Mapping[str, Cell] = feed.histories["train"].last or {}
-
-    @property
-    def env_steps(self) -> int:
-        """Environment steps trained on."""
-        return self._count("env_steps") or 0
-
-    @property
-    def updates(self) -> int:
-        """Optimizer steps."""
-        return self._count("updates") or 0
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds of training."""
-        return self._number("time_s") or 0.0
-
-    @property
-    def rates(self) -> dict[str, float]:
-        """What is done in a second."""
-        found = {name: self._number(key) for name, key in _RATES.items()}
-        return {name: value for name, value in found.items() if value is not None}
-
-    @property
-    def ahead(self) -> Ahead:
-        """How far collecting is ahead of training."""
-        return Ahead(
-            degree=self._count("scheduler/degree"),
-            admitted=self._count("scheduler/rounds_collected"),
-            merged=self._count("scheduler/rounds_merged"),
-            trained=self._count("scheduler/rounds_trained"),
-            lag_mean=self._number("scheduler/lag_beyond_round"),
-            lag_max=self._number("scheduler/lag_beyond_max"),
-        )
-
-    def _number(self, name: str) -> float | None:
-        value = self._row.get(name)
+    def number(name: str) -> float | None:
+        value = row.get(name)
         return float(value) if isinstance(value, int | float) else None
 
-    def _count(self, name: str) -> int | None:
-        value = self._number(name)
+    def count(name: str) -> int | None:
+        value = number(name)
         return None if value is None else int(value)
+
+    rates = {name: number(key) for name, key in _RATES.items()}
+    return Now(
+        phase="",
+        elapsed_s=number("time_s") or 0.0,
+        env_steps=count("env_steps") or 0,
+        updates=count("updates") or 0,
+        rates={name: value for name, value in rates.items() if value is not None},
+        ahead=Ahead(
+            degree=count("scheduler/degree"),
+            admitted=count("scheduler/rounds_collected"),
+            merged=count("scheduler/rounds_merged"),
+            trained=count("scheduler/rounds_trained"),
+            lag_mean=number("scheduler/lag_beyond_round"),
+            lag_max=number("scheduler/lag_beyond_max"),
+        ),
+    )
 
 
 def why_no_frames(run: RunFacts, own_page: str = "", *, died: bool = False) -> str:

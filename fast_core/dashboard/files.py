@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 
+from msgspec.structs import replace
+
 from fast_core.dashboard.feed import Feed
-from fast_core.dashboard.figures import Figures, why_no_frames
+from fast_core.dashboard.figures import now_of, why_no_frames
 from fast_core.dashboard.meters import Meters
 from fast_core.dashboard.source import End, Hello, Insight, News, Now, RunFacts
 from fast_core.errors import TransportError
@@ -84,15 +86,8 @@ class RunOnFile:
         served = now_served(self._run.dashboard)
         own_page = "" if served is None else served.address
         died = served is None and self._run.dashboard.exists()
-        return Hello(
-            run=self.facts,
-            tiles=(),
-            fps=1.0,
-            frames=False,
-            why_no_frames=why_no_frames(self.facts, own_page, died=died),
-            history={kind: each.columns() for kind, each in self._feed.histories.items()},
-            events=tuple(self._feed.events),
-        )
+        why = why_no_frames(self.facts, own_page, died=died)
+        return self._feed.hello(self.facts, why_no_frames=why)
 
     def news(self) -> list[News]:
         """What was written since the last call, and whether the run has begun or ended."""
@@ -108,18 +103,17 @@ class RunOnFile:
     def now(self) -> Now:
         """The run at this moment, as far as it says."""
         self._asked_s = time.monotonic()
-        figures, status = Figures(self._feed), self._status
-        phase = "starting" if self.facts.running else (self.facts.outcome or "ended")
-        return Now(
-            phase=phase.partition(":")[0] if status is None else status.phase,
-            elapsed_s=figures.elapsed_s if status is None else status.elapsed_s,
-            env_steps=figures.env_steps if status is None else status.env_steps,
-            updates=(status and status.updates) or figures.updates,
-            rates=figures.rates,
-            ahead=figures.ahead,
-            best_tile=None,
-            nodes=tuple(map(self._meters.node, status.nodes)) if status is not None else (),
-            tiles=(),
+        now, status = now_of(self._feed), self._status
+        if status is None:
+            phase = "starting" if self.facts.running else (self.facts.outcome or "ended")
+            return replace(now, phase=phase.partition(":")[0])
+        return replace(
+            now,
+            phase=status.phase,
+            elapsed_s=status.elapsed_s,
+            env_steps=status.env_steps,
+            updates=status.updates or now.updates,
+            nodes=tuple(map(self._meters.node, status.nodes)),
         )
 
     def want(self, intervals_ns: dict[int, int], *, insight: bool = False) -> None:

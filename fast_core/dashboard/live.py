@@ -6,8 +6,10 @@ import math
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from fast_core.dashboard.feed import Feed
-from fast_core.dashboard.figures import Figures
+from fast_core.dashboard.figures import now_of
 from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.meters import Meters
 from fast_core.dashboard.painter import Painter
@@ -81,24 +83,17 @@ class LiveRun:
 
     def hello(self) -> Hello:
         """What the run is, and its history."""
-        return Hello(
-            run=self.facts,
-            tiles=tuple(
-                TileFacts(
-                    tile.number,
-                    -1 if tile.shard is None else tile.shard,
-                    tile.env,
-                    self._states.node_of(tile),
-                    "evaluation" if tile.shard is None else "training",
-                )
-                for tile in self._tiles
-            ),
-            fps=self._plan.config.dashboard.fps,
-            frames=True,
-            why_no_frames="",
-            history={kind: each.columns() for kind, each in self._feed.histories.items()},
-            events=tuple(self._feed.events),
+        tiles = tuple(
+            TileFacts(
+                tile.number,
+                -1 if tile.shard is None else tile.shard,
+                tile.env,
+                self._states.node_of(tile),
+                "evaluation" if tile.shard is None else "training",
+            )
+            for tile in self._tiles
         )
+        return self._feed.hello(self.facts, tiles, self._plan.config.dashboard.fps)
 
     def news(self) -> list[News]:
         """What was written since the last call."""
@@ -112,17 +107,13 @@ class LiveRun:
 
     def now(self) -> Now:
         """The run at this moment."""
-        figures = Figures(self._feed)
-        nodes = tuple(self._node(name) for name in self._stats if self._is_there(name))
-        return Now(
-            phase="training" if figures.env_steps or self._steps() else "starting",
-            elapsed_s=self._elapsed_s(figures.elapsed_s),
-            env_steps=figures.env_steps,
-            updates=figures.updates,
-            rates=figures.rates,
-            ahead=figures.ahead,
+        now = now_of(self._feed)
+        return replace(
+            now,
+            phase="training" if now.env_steps or self._steps() else "starting",
+            elapsed_s=self._elapsed_s(now.elapsed_s),
             best_tile=self._best.tile,
-            nodes=nodes,
+            nodes=tuple(self._node(name) for name in self._stats if self._is_there(name)),
             tiles=tuple(map(self._tile, self._tiles)),
         )
 

@@ -118,9 +118,9 @@ class Now(msgspec.Struct, frozen=True, kw_only=True, rename={"ahead": "async"}):
     updates: int
     rates: dict[str, float]
     ahead: Ahead
-    best_tile: int | None
-    nodes: tuple[NodeNow, ...]
-    tiles: tuple[TileNow, ...]
+    best_tile: int | None = None
+    nodes: tuple[NodeNow, ...] = ()
+    tiles: tuple[TileNow, ...] = ()
 
 
 class Event(msgspec.Struct, frozen=True):
