@@ -50,7 +50,7 @@ class BoardGame(gymnasium.Env[Observation, np.int64]):
     metadata: dict[str, Any] = {
         "render_modes": ["rgb_array", "ansi"],
         "render_fps": 2,
-        "by_turns": True,
+        "play_mode": "ansi",  # a window's keys would be pressed in many frames
     }
     rules: ClassVar[Rules]
 

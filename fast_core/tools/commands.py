@@ -373,16 +373,22 @@ def export(
     return export_run(run, output, checkpoint, modules or ())
 
 
-@program.command("play", "fastloop play runs/ppo_cartpole", "fastloop play CartPole-v1")
+@program.command(
+    "play",
+    "fastloop play runs/ppo_cartpole",
+    "fastloop play CartPole-v1",
+    "fastloop play fastloop/TicTacToe-v0 environment.kwargs.opponent=perfect",
+)
 def play(
     what: Annotated[str, Argument("RUN|CONFIG|ENV", "What to watch, or to play yourself.")],
+    overrides: Overrides = None,
     checkpoint: Checkpoint = None,
     modules: Modules = None,
 ) -> int:
     """Watch a run's policy in a window, or play an environment by keyboard."""
     from fast_core.tools.play import play as play_in_window
 
-    return play_in_window(what, checkpoint, modules or ())
+    return play_in_window(what, checkpoint, modules or (), overrides or ())
 
 
 @program.command("replay", "fastloop replay runs/sac_pendulum")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fast_core.config import EnvironmentConfig, shipped
+from fast_core.config import EnvironmentConfig, shipped, yaml_text
 from fast_core.config import file as config_file
 from fast_core.envs.drawing.video_file import DEFAULT_FPS
 from fast_core.envs.making import Env, make_env, registered
@@ -19,14 +19,21 @@ from fast_core.errors import ConfigError
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.policy.evaluation import setting_of
 from fast_core.policy.file import is_policy
+from fast_core.tools.demo import OWN
 from fast_core.tools.evaluate import Shown, load_as_in_a_node
 from fast_core.tools.play_words import play_in_words
 
 EPISODES = 1000  # then the first one comes again
 _KEYS = 10
+_NOTHING_LEARNED = {"name": "play", "algorithm": {"name": "random"}, "stop": {"env_steps": 1}}
 
 
-def play(what: str, checkpoint: str | None, modules: Sequence[str] = ()) -> int:
+def play(
+    what: str,
+    checkpoint: str | None,
+    modules: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> int:
     """Open a window, or write text, until it is closed or somebody presses Ctrl-C.
 
     Args:
@@ -34,6 +41,7 @@ def play(what: str, checkpoint: str | None, modules: Sequence[str] = ()) -> int:
             configuration file or an environment's id, to play it.
         checkpoint: Which policy of the run, see `load_policy`.
         modules: What a policy's file may import, see `load_policy`.
+        overrides: What of the environment is to be another.
 
     Returns:
         The exit status: 0, or 128 + signal number when interrupted.
@@ -43,29 +51,36 @@ def play(what: str, checkpoint: str | None, modules: Sequence[str] = ()) -> int:
     """
     path = Path(what)
     if path.is_dir() or (path.is_file() and is_policy(path)):
-        return watch(path, checkpoint, modules)
+        return watch(path, checkpoint, modules, overrides)
     if checkpoint is not None:
         raise ConfigError(f"--checkpoint needs a run directory; {what!r} is none")
-    return play_by_hand(_environment(path, what))
+    return play_by_hand(_environment(path, what, overrides))
 
 
-def _environment(path: Path, what: str) -> EnvironmentConfig:
-    named = path.is_file() or what in shipped.names()
-    if path.suffix not in (".yaml", ".yml") and not named:
-        config = EnvironmentConfig(id=what)
-        try:
-            registered(config)
-        except ConfigError as error:
-            raise ConfigError(
-                f"{what!r} is no run directory, no configuration file and no environment: {error}"
-            ) from error
-        return config
+def _environment(path: Path, what: str, overrides: Sequence[str]) -> EnvironmentConfig:
     from fast_core.algos.registry import algorithm_config_type
 
-    return config_file.load(path, [], algorithm_config_type).environment
+    named = path.is_file() or what in shipped.names()
+    if path.suffix in (".yaml", ".yml") or named:
+        return config_file.load(path, overrides, algorithm_config_type).environment
+    alone = {"environment": {"id": what, **OWN.get(what, {})}, **_NOTHING_LEARNED}
+    text = yaml_text.dump(alone)
+    read = config_file.loads(text, overrides, algorithm_config_type, source="fastloop play")
+    try:
+        registered(read.environment)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{what!r} is no run directory, no configuration file and no environment: {error}"
+        ) from error
+    return read.environment
 
 
-def watch(path: Path, checkpoint: str | None, modules: Sequence[str] = ()) -> int:
+def watch(
+    path: Path,
+    checkpoint: str | None,
+    modules: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> int:
     """Show a run's policy, episode after episode, each with its return.
 
     In a window, or in the terminal where the environment writes text.
@@ -73,7 +88,7 @@ def watch(path: Path, checkpoint: str | None, modules: Sequence[str] = ()) -> in
     policy = load_as_in_a_node(path, checkpoint, modules)
     with Interrupts() as interrupts:
         interrupts.raises = True
-        setting = setting_of(policy)
+        setting = setting_of(policy, overrides=overrides)
         mode = watch_mode(setting.environment)
         playing = Shown(policy, setting, mode, episodes=EPISODES)
         try:
@@ -105,7 +120,7 @@ def play_by_hand(config: EnvironmentConfig) -> int:
 
     In the terminal where it writes text.
     """
-    if watch_mode(config) == "ansi":
+    if watch_mode(config, by_hand=True) == "ansi":
         return play_in_words(config)
     check_screen(config)
     module, pygame = _import_play()

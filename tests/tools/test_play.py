@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +20,7 @@ from fast_core.errors import ConfigError
 from fast_core.policy.file import best_policy_path
 from fast_core.tools import play as playing
 from fast_core.tools.play import play, play_by_hand
-from fast_core.tools.play_words import ask
+from fast_core.tools.play_words import _mask, ask
 from tests.launcher.trained_run import DRAWING, Drawing, make_trained
 
 BY_HAND = "FastLoopTest/ByHand-v0"
@@ -167,6 +170,52 @@ def test_choices_below_0_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.input", lambda prompt: next(said))
     assert choices.contains(ask(SimpleNamespace(action_space=choices, has_wrapper_attr=has_none)))
     assert not list(said)
+
+
+def test_keys_are_asked_for_that_the_mask_allows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+    said = iter(["9", "9", "0", "5", "1", "q"])
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return next(said)
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setenv("DISPLAY", ":0")  # a window would take a key in many frames
+    against = ["environment.kwargs={opponent: random, side: second}"]
+    assert play("fastloop/TicTacToe-v0", None, (), against) == 0
+    (taken,) = set("123456789") - set(asked[0])
+    left = [key for key in "123456789" if key != taken]
+    assert asked[0] == f"{' '.join(left)}: "
+    told = capsys.readouterr().out
+    assert "'0' is none of them" in told and "is not allowed now" in told
+    assert "O moves; you are O" in told
+
+
+def test_parts_of_masks_are_found_wherever_they_stand() -> None:
+    assert _mask("info.open", None, {"open": [[0, 1]]}).tolist() == [0, 1]
+    assert _mask("arm/1", {"arm": (None, [1, 0])}, {}).tolist() == [1, 0]
+
+
+def test_person_plays_in_a_terminal() -> None:
+    main, terminal = os.openpty()
+    command = [sys.executable, "-m", "fast_core.cli", "play", "fastloop/TicTacToe-v0"]
+    kwargs = "environment.kwargs={opponent: perfect, side: first}"
+    with subprocess.Popen(
+        [*command, kwargs], stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
+        os.close(terminal)
+        # one cell after the other, of which those that are taken are refused
+        os.write(main, "".join(f"{key}\n" for key in [*range(1, 10), "q"]).encode())
+        told = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+            while part := os.read(main, 4096):
+                told += part
+    os.close(main)
+    assert process.returncode == 0, told.decode()
+    assert b"X has won" not in told and (b"O has won" in told or b"a draw" in told)
 
 
 def has_none(name: str) -> bool:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 MODE, TEXT_MODE = "rgb_array", "ansi"
 # The key of an environment's metadata in which one that draws and writes says which is to be shown.
 PREFERRED = "watch_mode"
+PREFERRED_BY_HAND = "play_mode"  # the same where a person plays
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _OSMESA = ("libOSMesa.so.8", "libOSMesa.so.6")
 

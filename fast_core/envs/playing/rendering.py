@@ -15,6 +15,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.made_to_draw import (
     MODE,
     PREFERRED,
+    PREFERRED_BY_HAND,
     TEXT_MODE,
     has_screen,
     let_draw_without_screen,
@@ -57,10 +58,11 @@ def drawing(config: EnvironmentConfig, mode: Mode, place: Place = ALONE) -> Envi
     return msgspec.structs.replace(config, kwargs={**config.kwargs, "render_mode": mode})
 
 
-def watch_mode(config: EnvironmentConfig) -> Mode:
+def watch_mode(config: EnvironmentConfig, *, by_hand: bool = False) -> Mode:
     """How a person watches an environment: in a window, or as text where it has none.
 
-    Text too where there is no screen, and where the environment's metadata prefer it.
+    Text too where there is no screen, and where the environment's metadata prefer it, if only to
+    be played ``by_hand``.
     """
     config = evaluated(config)
     if not config.one_by_one:
@@ -68,6 +70,7 @@ def watch_mode(config: EnvironmentConfig) -> Mode:
     env = make_env(config, ALONE)
     try:
         modes, preferred = set(env.metadata.get("render_modes") or ()), env.metadata.get(PREFERRED)
+        preferred = env.metadata.get(PREFERRED_BY_HAND, preferred) if by_hand else preferred
     finally:
         env.close()
     if TEXT_MODE not in modes:
