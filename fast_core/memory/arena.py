@@ -75,9 +75,6 @@ class Layout:
             known = ", ".join(self._regions) or "none"
             raise SegmentError(f"no region {name!r} in the layout; it has: {known}") from None
 
-    def _plan(self) -> list[tuple[str, int, int]]:
-        return [(region.name, region.offset, region.nbytes) for region in self.describe()]
-
 
 class Arena:
     """A segment laid out by a ``Layout``.
@@ -100,7 +97,7 @@ class Arena:
             SegmentError: The segment is smaller than the layout.
         """
         check_room(segment.buffer, layout.nbytes, "arena")
-        write_header(segment.buffer, "arena", layout._plan())
+        write_header(segment.buffer, "arena", layout.describe())
         return cls(layout, segment)
 
     @classmethod
@@ -110,7 +107,7 @@ class Arena:
         Raises:
             SegmentError: It was not; the message says in what they differ.
         """
-        check_header(segment.buffer, "arena", layout._plan())
+        check_header(segment.buffer, "arena", layout.describe())
         check_room(segment.buffer, layout.nbytes, "arena")
         return cls(layout, segment)
 

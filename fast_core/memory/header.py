@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fast_core.algorithm.spec import as_dtype
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 
@@ -21,6 +23,7 @@ _MAGIC = b"FLPLAN01"
 
 # Element types are known from the field's declaration, which no static type can follow.
 Array = NDArray[Any]
+Declared = Iterable[tuple[str, str, tuple[int, ...]]]  # name, dtype and shape of each column
 
 
 def align(nbytes: int, alignment: int = ALIGNMENT_BYTES) -> int:
@@ -132,18 +135,17 @@ class Planned:
         return None
 
 
-def array_at(
-    memory: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> Array:
-    """View of ``memory`` from ``offset`` on as an array.
+def columns_end(begin: int, columns: Declared) -> int:
+    """Where columns end that lie one behind the other from ``begin`` on, each in cache lines."""
+    for _, dtype, shape in columns:
+        begin = align(begin + math.prod(shape) * as_dtype(dtype).itemsize)
+    return begin
 
-    Raises:
-        SegmentError: It does not fit.
-    """
-    nbytes = math.prod(shape) * dtype.itemsize
-    if offset + nbytes > memory.nbytes:
-        raise SegmentError(
-            f"an array {shape!r} of {dtype.name} needs {nbytes} bytes from offset {offset}; "
-            f"the region has {memory.nbytes}"
-        )
-    return np.ndarray(shape, dtype, memory, offset)
+
+def columns_at(memory: memoryview, begin: int, columns: Declared) -> dict[str, Array]:
+    """Views of such columns, by name; the memory has room for them (`check_room`)."""
+    arrays: dict[str, Array] = {}
+    for name, dtype, shape in columns:
+        arrays[name] = np.ndarray(shape, as_dtype(dtype), memory, begin)
+        begin = columns_end(begin, [(name, dtype, shape)])
+    return arrays

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from fast_core.algorithm.spec import FieldSpec, as_dtype
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
     HEADER_BYTES,
     Array,
+    Declared,
     Planned,
-    align,
-    array_at,
+    columns_at,
+    columns_end,
 )
 
 MailFields = tuple[FieldSpec, ...]
@@ -55,12 +56,7 @@ class Mailbox(Planned, Mapping[str, Array], Generic[W]):
         self._kinds = tuple(get_type_hints(words).values())
         named: Any = words  # no type says what all named tuples have
         self._make: Callable[[Iterable[int]], W] = named._make
-        self._arrays: dict[str, Array] = {}
-        offset = _BODY
-        for field in fields:
-            shape = (rows, *field.shape)
-            self._arrays[field.name] = array_at(memory, offset, as_dtype(field.dtype), shape)
-            offset += align(field.row_nbytes * rows)
+        self._arrays = columns_at(memory, _BODY, _columns(fields, rows))
 
     @staticmethod
     def nbytes(words: type[W], fields: MailFields, rows: int) -> int:
@@ -72,7 +68,7 @@ class Mailbox(Planned, Mapping[str, Array], Generic[W]):
         if rows < 1:
             raise SegmentError(f"a mailbox needs at least one row; got {rows!r}")
         assert len(get_type_hints(words)) <= _MOST_WORDS, f"{words} does not fit a line"
-        return _BODY + sum(align(field.row_nbytes * rows) for field in fields)
+        return columns_end(_BODY, _columns(fields, rows))
 
     @classmethod
     def plan(cls, words: type[W], fields: MailFields, rows: int) -> object:
@@ -119,3 +115,7 @@ class Mailbox(Planned, Mapping[str, Array], Generic[W]):
         """What was said beside the rows; to be read after the number."""
         load = self._native.load
         return self._make([kind(load(k)) for k, kind in enumerate(self._kinds, 1)])
+
+
+def _columns(fields: MailFields, rows: int) -> Declared:
+    return [(field.name, field.dtype, (rows, *field.shape)) for field in fields]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
@@ -183,13 +183,22 @@ class ReplayLog:
                 observation is missing. Nothing is stored then.
         """
         columns = (obs, action, reward, *(extra[name] for name in self._extra))
+        self._check(columns, terminated, truncated, final_obs)
+        self.native.append(first, columns, terminated, truncated, final_obs)
+
+    def _check(
+        self,
+        columns: Iterable[Array],
+        terminated: Array,
+        truncated: Array,
+        final_obs: Array | None,
+    ) -> None:
         for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
             check_rows(array, name, dtype, shape)
         check_rows(terminated, "terminated", _BOOL, ())
         check_rows(truncated, "truncated", _BOOL, ())
         if final_obs is not None:
             check_rows(final_obs, "final_obs", *self._columns[0][1:])
-        self.native.append(first, columns, terminated, truncated, final_obs)
 
     def appender(
         self,
@@ -211,15 +220,11 @@ class ReplayLog:
             SegmentError: An array has another type or shape than declared.
         """
         columns = (obs, action, reward, *(extra[name] for name in self._extra))
-        for array, (name, dtype, shape) in zip(columns, self._columns, strict=True):
-            check_rows(array[0], name, dtype, shape)
-        check_rows(terminated[0], "terminated", _BOOL, ())
-        check_rows(truncated[0], "truncated", _BOOL, ())
-        check_rows(final_obs[0], "final_obs", *self._columns[0][1:])
         steps = [
             (0, tuple(each[t] for each in columns), terminated[t], truncated[t], final_obs[t])
             for t in range(len(obs))
         ]
+        self._check(*steps[0][1:])
         append = self.native.append
 
         def append_all() -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
-from fast_core.algorithm.spec import FieldSpec, as_dtype
+from fast_core.algorithm.spec import FieldSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import _native
 from fast_core.memory.header import (
     HEADER_BYTES,
     Array,
+    Declared,
     Planned,
-    align,
-    array_at,
+    columns_at,
+    columns_end,
 )
 
 OPEN = 0
@@ -102,7 +102,8 @@ class RolloutStore(Planned):
         self.steps = steps
         self.envs = envs
         self._words = _native.Words(memory[HEADER_BYTES:][: slots * _LINE_BYTES])
-        self._columns = _columns(memory, fields, slots, steps, envs)
+        columns = _declared(fields, slots, steps, envs)
+        self._columns = columns_at(memory, _columns_begin(slots), columns)
         self._slots = tuple(
             RolloutSlot(k, {name: column[k] for name, column in self._columns.items()}, self._words)
             for k in range(slots)
@@ -116,8 +117,7 @@ class RolloutStore(Planned):
             SegmentError: A count is below 1, there is no field, or a name occurs twice.
         """
         _check_plan(fields, slots, steps, envs)
-        *_, (_, end, _) = _places(fields, slots, steps, envs)
-        return end
+        return columns_end(_columns_begin(slots), _declared(fields, slots, steps, envs))
 
     @classmethod
     def plan(cls, fields: RolloutFields, *counts: int) -> object:
@@ -159,23 +159,10 @@ def _check_plan(fields: RolloutFields, slots: int, steps: int, envs: int) -> Non
         raise SegmentError(f"a rollout needs fields of different names; got {names!r}")
 
 
-def _places(
-    fields: RolloutFields, slots: int, steps: int, envs: int
-) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Beginning, aligned end and shape ``[slots, T, B, ...]`` of each field's column."""
-    begin = HEADER_BYTES + slots * _LINE_BYTES
-    for field in fields:
-        shape = (slots, *field.array_shape(steps, envs))
-        end = align(begin + math.prod(shape) * as_dtype(field.dtype).itemsize)
-        yield begin, end, shape
-        begin = end
+def _columns_begin(slots: int) -> int:
+    return HEADER_BYTES + slots * _LINE_BYTES
 
 
-def _columns(
-    memory: memoryview, fields: RolloutFields, slots: int, steps: int, envs: int
-) -> dict[str, Array]:
-    places = _places(fields, slots, steps, envs)
-    return {
-        field.name: array_at(memory, begin, as_dtype(field.dtype), shape)
-        for field, (begin, _, shape) in zip(fields, places, strict=True)
-    }
+def _declared(fields: RolloutFields, slots: int, steps: int, envs: int) -> Declared:
+    """The column of each field, ``[slots, T, B, ...]``."""
+    return [(f.name, f.dtype, (slots, *f.array_shape(steps, envs))) for f in fields]

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algorithm.spec import Column, FieldSpec, as_dtype
+from fast_core.algorithm.spec import Column
 from fast_core.errors import SegmentError
 from fast_core.memory.header import (
     HEADER_BYTES,
     Array,
+    Declared,
     Planned,
-    align,
-    array_at,
+    columns_at,
+    columns_end,
 )
 
 NEVER = -1  # version of a row that nothing was written of
@@ -33,18 +34,14 @@ class SideColumns(Planned):
 
     def __init__(self, memory: memoryview, columns: tuple[Column, ...], logs: int, rows: int):
         """Use ``create``, in memory that is zero, or ``attach``."""
-        self.rows, begin = rows, HEADER_BYTES
-        self.arrays: dict[str, Array] = {}
-        for field in _stored(columns):
-            shape = logs * rows, *field.shape
-            self.arrays[field.name] = array_at(memory, begin, as_dtype(field.dtype), shape)
-            begin += align(logs * rows * field.row_nbytes)
+        self.rows = rows
+        self.arrays = columns_at(memory, HEADER_BYTES, _stored(columns, logs * rows))
         self._names = [column.name for column in columns]
 
     @staticmethod
     def nbytes(columns: tuple[Column, ...], logs: int, rows: int) -> int:
         """Bytes of the region for ``rows`` rows of each of so many logs."""
-        return HEADER_BYTES + sum(align(logs * rows * f.row_nbytes) for f in _stored(columns))
+        return columns_end(HEADER_BYTES, _stored(columns, logs * rows))
 
     @classmethod
     def plan(cls, columns: tuple[Column, ...], logs: int, rows: int) -> object:
@@ -101,7 +98,7 @@ class SideColumns(Planned):
         return log.astype(np.int64) * self.rows + row % self.rows
 
 
-def _stored(columns: tuple[Column, ...]) -> tuple[FieldSpec, ...]:
+def _stored(columns: tuple[Column, ...], places: int) -> Declared:
     """What a place has: one more than the number of its row, 0 for none, the version, and these."""
-    owner, version = FieldSpec("owner", (), "int64"), FieldSpec("version", (), "int64")
-    return (owner, version, *columns)
+    declared = [(each.name, each.dtype, (places, *each.shape)) for each in columns]
+    return [("owner", "int64", (places,)), ("version", "int64", (places,)), *declared]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from fast_core.memory.header import HEADER_BYTES, Planned
@@ -11,7 +10,43 @@ STATS_WORDS = 32  # four cache lines, so that no two nodes write to one
 
 
 class StatsColumn(IntEnum):
-    """Columns of a row, 64-bit integers; the last place is left free."""
+    """Columns of a row, 64-bit integers; the last place is left free.
+
+    Attributes:
+        STATE: Number of the node's named state.
+        STATE_SINCE_NS: Monotonic clock when it entered that state, ns.
+        PROGRESS: Counts up with every turn of the node, and with what it does within one.
+        ENV_STEPS: Environment steps made.
+        UPDATES: Optimizer steps made.
+        EPISODES: Episodes ended.
+        BUSY_NS: Time spent working, ns.
+        WAITING_NS: Time spent waiting, ns.
+        VERSION: Policy version in use.
+        SHARD: Shard being executed.
+        TICKET: Ticket being worked on.
+        STEP: Row of the rollout being made, likewise.
+        QUARANTINED: Episodes dropped for values that were not finite.
+        SLOT: Rollout slot being written.
+        GROUP: Group of the shard's environments being executed.
+        REQUESTS: Requests for actions, made by an env node or answered by a policy node.
+        ROWS: Observations acted on in a policy node.
+        BATCHES: Forward passes of a policy node; batches filled by the replay node, or taken by an
+            optimizer that learns from replay.
+        LATE_REPLIES: Replies that came for a request that nobody waits for.
+        LIVE_ROWS: Rows that the replay holds.
+        DRAWN: Windows drawn from it.
+        REJECTED: Rows drawn that begin no valid window, and were drawn again.
+        LAPPED: Windows that were overwritten while they were copied, and were drawn again.
+        REFUSED_VALUES: Priorities refused because they were NaN, infinite or negative.
+        REFUSED_STALE: Priorities refused because their row had been overwritten.
+        AGE_SUM: Sum of the ages of drawn windows, counted for some batches; the age of a window
+            is the number of rows that its environment has written since.
+        AGED: Windows in that sum.
+        EMPTY_BATCHES: Batches for which nothing could be drawn; their steps are skipped.
+        BATCH_WAIT_NS: Time an optimizer stood still although it had steps to take, ns.
+        STALENESS_SUM: Sum over the gradients applied of the steps committed since each one's base.
+        STALENESS_MAX: Greatest of these.
+    """
 
     STATE = 0
     STATE_SINCE_NS = 1
@@ -46,77 +81,7 @@ class StatsColumn(IntEnum):
     STALENESS_MAX = 30
 
 
-@dataclass(frozen=True)
-class StatsSnapshot:
-    """One row as it was read.
-
-    Attributes:
-        state: Number of the node's named state.
-        state_since_ns: Monotonic clock when it entered that state, ns.
-        progress: Counts up with every turn of the node, and with what it does within one.
-        env_steps: Environment steps made.
-        updates: Optimizer steps made.
-        episodes: Episodes ended.
-        busy_ns: Time spent working, ns.
-        waiting_ns: Time spent waiting, ns.
-        version: Policy version in use.
-        shard: Shard being executed.
-        ticket: Ticket being worked on.
-        step: Row of the rollout being made, likewise.
-        quarantined: Episodes dropped for values that were not finite.
-        slot: Rollout slot being written.
-        group: Group of the shard's environments being executed.
-        requests: Requests for actions, made by an env node or answered by a policy node.
-        rows: Observations acted on in a policy node.
-        batches: Forward passes of a policy node; batches filled by the replay node, or taken by an
-            optimizer that learns from replay.
-        late_replies: Replies that came for a request that nobody waits for.
-        live_rows: Rows that the replay holds.
-        drawn: Windows drawn from it.
-        rejected: Rows drawn that begin no valid window, and were drawn again.
-        lapped: Windows that were overwritten while they were copied, and were drawn again.
-        refused_values: Priorities refused because they were NaN, infinite or negative.
-        refused_stale: Priorities refused because their row had been overwritten.
-        age_sum: Sum of the ages of drawn windows, counted for some batches; the age of a window
-            is the number of rows that its environment has written since.
-        aged: Windows in that sum.
-        empty_batches: Batches for which nothing could be drawn; their steps are skipped.
-        batch_wait_ns: Time an optimizer stood still although it had steps to take, ns.
-        staleness_sum: Sum over the gradients applied of the steps committed since each one's base.
-        staleness_max: Greatest of these.
-    """
-
-    state: int
-    state_since_ns: int
-    progress: int
-    env_steps: int
-    updates: int
-    episodes: int
-    busy_ns: int
-    waiting_ns: int
-    version: int
-    shard: int
-    ticket: int
-    step: int
-    quarantined: int
-    slot: int
-    group: int
-    requests: int
-    rows: int
-    batches: int
-    late_replies: int
-    live_rows: int
-    drawn: int
-    rejected: int
-    lapped: int
-    refused_values: int
-    refused_stale: int
-    age_sum: int
-    aged: int
-    empty_batches: int
-    batch_wait_ns: int
-    staleness_sum: int
-    staleness_max: int
+_PLACES = {column.name.lower(): int(column) for column in StatsColumn}
 
 
 class Trace(Planned):
@@ -159,6 +124,13 @@ class StatsRow:
         """Takes the words of the node's trace."""
         self.words = words
 
-    def snapshot(self) -> StatsSnapshot:
-        """The row's values now."""
-        return StatsSnapshot(*self.words[: len(StatsColumn)])
+    def __getattr__(self, name: str) -> int:
+        """The column of this name in small letters, as ``row.env_steps``."""
+        try:
+            return self.words[_PLACES[name]]
+        except KeyError:
+            raise AttributeError(f"a row of counters has no column {name!r}") from None
+
+    def snapshot(self) -> StatsRow:
+        """The row as it is now, for who reads several columns of one moment."""
+        return StatsRow(memoryview(self.words.tobytes()).cast("q"))

@@ -52,6 +52,20 @@ class NodeState(IntEnum):
     HANDLING = 13
 
 
+IDLE = (NodeState.WAITING, NodeState.STARTING)
+
+
+def time_spent(row: StatsRow) -> tuple[int, int, int]:
+    """How long a node has worked and has waited, with the state that it is in, and that alone, ns.
+
+    ``row`` is of one moment (`StatsRow.snapshot`).
+    """
+    now_ns = time.monotonic_ns()
+    doing_ns = max(0, now_ns - row.state_since_ns) if row.state_since_ns else 0
+    idle = row.state in IDLE
+    return row.busy_ns + doing_ns * (not idle), row.waiting_ns + doing_ns * idle, doing_ns
+
+
 @dataclass
 class NodeContext:
     """What a node is given to live in.
@@ -196,7 +210,7 @@ class Node(ABC):
         The trace keeps the old one if it lasted at least ``least_ns``.
         """
         now_ns, words = time.monotonic_ns(), self.context.stats.words
-        idle = self._state in (NodeState.WAITING, NodeState.STARTING)
+        idle = self._state in IDLE
         words[StatsColumn.WAITING_NS if idle else StatsColumn.BUSY_NS] += now_ns - self._since_ns
         if now_ns - self._since_ns >= least_ns:
             self.context.spans.try_push(SPAN.pack(self._state, self._since_ns, now_ns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fast_core.envs import read_progress
-from fast_core.memory.stats import StatsSnapshot
+from fast_core.memory import StatsRow
 from fast_core.messages import Failed
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
@@ -38,7 +38,7 @@ def describe_death(
     )
 
 
-def describe_place(plan: RunPlan, memory: RunMemory, row: StatsSnapshot) -> dict[str, str]:
+def describe_place(plan: RunPlan, memory: RunMemory, row: StatsRow) -> dict[str, str]:
     """Shard, environment, episode, seed, step and last action, as far as they were written."""
     if row.state == NodeState.ACTING:  # for all environments, which have nothing to do with it
         return {"shard": str(row.shard), "step of the rollout": str(row.step)}

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from fast_core.envs import ProgressWord
 from fast_core.launcher.failures.postmortem import describe_place
-from fast_core.memory import PULSE_PERIOD_S
-from fast_core.memory.stats import StatsRow, StatsSnapshot
+from fast_core.memory import PULSE_PERIOD_S, StatsRow
 from fast_core.messages import Failed
 from fast_core.nodes.node import WAIT_LIMIT_S, NodeState
 from fast_core.run.memory import RunMemory
@@ -211,7 +210,7 @@ class StallDetector:
             hangs=True,
         )
 
-    def _limit(self, row: StatsSnapshot, watched: _Watched) -> Limit:
+    def _limit(self, row: StatsRow, watched: _Watched) -> Limit:
         """How long a node's counters may stand still in its state."""
         environment, supervision = self._plan.config.environment, self._plan.config.supervision
         if row.state in _STEPPING:
@@ -239,7 +238,7 @@ class StallDetector:
             key += f"; the longest before took {max(before_s, CHECK_INTERVAL_S):.1f} s"
         return Limit(usual_s, key, what)
 
-    def _stopped(self, node: str, row: StatsSnapshot, silent_s: float) -> Failed | None:
+    def _stopped(self, node: str, row: StatsRow, silent_s: float) -> Failed | None:
         limit_s, stack = self._plan.config.supervision.heartbeat_timeout_s, ""
         if program := self._executes(node):
             error = f"its process executes another program in its place: {program!r}. {EXEC}"

@@ -10,7 +10,7 @@ from fast_core.launcher.roster import Roster
 from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.launcher.shown.scores import Scores
-from fast_core.memory.stats import StatsSnapshot
+from fast_core.memory import StatsRow
 from fast_core.messages.launching import EndRun
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
@@ -24,7 +24,7 @@ from fast_core.monitor.view import (
     StopCondition,
     StopName,
 )
-from fast_core.nodes.node import NodeState
+from fast_core.nodes.node import time_spent
 from fast_core.policy.file import best_policy_path
 from fast_core.run.checkpoint_files import newest_complete
 from fast_core.run.names import REPLAY
@@ -134,13 +134,9 @@ class Display:
             if limit is not None
         )
 
-    def _node(self, name: str, row: StatsSnapshot) -> NodeView:
+    def _node(self, name: str, row: StatsRow) -> NodeView:
         """Shares of busy and waiting time since the last drawing, the current state included."""
-        state = NodeState(row.state)
-        running_ns = max(0, time.monotonic_ns() - row.state_since_ns) if row.state_since_ns else 0
-        idle = state in (NodeState.WAITING, NodeState.STARTING)
-        busy_ns = row.busy_ns + (0 if idle else running_ns)
-        waiting_ns = row.waiting_ns + (running_ns if idle else 0)
+        busy_ns, waiting_ns, _ = time_spent(row)
         busy_before, waiting_before = self._before.get(name, (0, 0))
         self._before[name] = (busy_ns, waiting_ns)
         busy, waiting = busy_ns - busy_before, waiting_ns - waiting_before
@@ -155,7 +151,7 @@ class Display:
             threads=self._plan.roles[name].threads or default_threads(),
         )
 
-    def _note(self, name: str, row: StatsSnapshot) -> str:
+    def _note(self, name: str, row: StatsRow) -> str:
         plan = self._plan
         if name in plan.names.steppers:
             count = self._scheduler.executors().count(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fast_core.memory import StatsRow
-from fast_core.memory.stats import StatsSnapshot
 from fast_core.monitor.view import ReplayView
 from fast_core.run.names import REPLAY
 from fast_core.run.plan import RunPlan
@@ -64,7 +63,7 @@ class ReplayCounters:
             staleness_max=optimizers[0].staleness_max,
         )
 
-    def _rows(self) -> tuple[StatsSnapshot, list[StatsSnapshot]]:
+    def _rows(self) -> tuple[StatsRow, list[StatsRow]]:
         replay = self._stats[REPLAY].snapshot()
         return replay, [self._stats[name].snapshot() for name in self._plan.names.optimizers]
 

@@ -23,7 +23,7 @@ from fast_core.envs.masks import valid_action
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import frame, take
 from fast_core.launcher.sizing.placement import Timings
-from fast_core.memory.stats import StatsRow, StatsSnapshot
+from fast_core.memory import StatsRow
 from fast_core.messages.inproc import InprocHub
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.act.policy import PolicyNode
@@ -205,7 +205,7 @@ def _ask(context: NodeContext, rows: Array) -> tuple[float, float]:
     return round_us, statistics.median(acting_us)
 
 
-def _rested(policy: StatsRow) -> StatsSnapshot:
+def _rested(policy: StatsRow) -> StatsRow:
     """The policy node's counters when it waits again; asked anew at once, it never would."""
     while (row := policy.snapshot()).state == NodeState.ACTING:
         time.sleep(REST_S)
