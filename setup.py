@@ -1,22 +1,33 @@
-"""Builds FastLoop: the Python packages and one native extension for CPython 3.11 and later."""
+"""Builds FastLoop: the Python packages and two native extensions for CPython 3.11 and later."""
 
 from itertools import chain
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
-NATIVE = "fast_core/memory/native"
 
-native = Extension(
-    "fast_core.memory._native",
-    sources=sorted(path.as_posix() for path in Path(NATIVE).glob("*.cpp")),
-    depends=sorted(path.as_posix() for path in Path(NATIVE).glob("*.hpp")),
-    include_dirs=[NATIVE],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    extra_compile_args=["-std=c++17", "-O3", "-Wall", "-Wextra", "-g0", "-fvisibility=hidden"],
-    py_limited_api=True,
-    language="c++",
-)
+def native(module: str, *flags: str) -> Extension:
+    """A native module, of all sources in the folder `native` beside it."""
+    folder = Path(*module.split(".")).parent / "native"
+    return Extension(
+        module,
+        sources=sorted(path.as_posix() for path in folder.glob("*.cpp")),
+        depends=sorted(path.as_posix() for path in folder.glob("*.hpp")),
+        include_dirs=[folder.as_posix()],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        extra_compile_args=[
+            *("-std=c++17", "-O3", "-Wall", "-Wextra", "-g0", "-fvisibility=hidden", *flags)
+        ],
+        py_limited_api=True,
+        language="c++",
+    )
+
+
+NATIVE = [
+    native("fast_core.memory._native"),
+    # a product and a sum rounded at once, on machines that can, would be other bits there
+    native("fast_core.algos.muzero._trees", "-ffp-contract=off"),
+]
 
 # Simulators and what they need; FastLoop imports each when a configuration asks for it.
 ENVIRONMENTS = {
@@ -52,8 +63,9 @@ setup(
         "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
         "fast_core.dashboard": ["page/*"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
+        "fast_core.algos.muzero": ["_trees.pyi", "native/*.hpp", "native/*.cpp"],
     },
-    ext_modules=[native],
+    ext_modules=NATIVE,
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     entry_points={"console_scripts": ["fastloop=fast_core.cli:main"]},
     install_requires=[

@@ -1,0 +1,1 @@
+"""MuZero: planning with a model that is learned from replay."""
