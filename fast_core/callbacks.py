@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from fast_core.config import RunConfig
-from fast_core.messages import Value
+from fast_core.config import RunConfig, Value
 
 METHODS = ("on_start", "on_metrics", "on_evaluation", "on_checkpoint", "on_end")
 

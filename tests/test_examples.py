@@ -21,6 +21,7 @@ from fast_core.algorithm import (
     RolloutBatch,
     ShardRollout,
 )
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.callbacks import Evaluation, LiveRun, Start
@@ -28,7 +29,6 @@ from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
 from fast_core.integrations import AsyncTrainer
 from fast_core.launcher.topology import check_topology
-from fast_core.run.parameters import ParameterPack
 from fast_core.testing import check_algorithm
 
 ROOT = Path(__file__).parents[1]

@@ -23,12 +23,12 @@ from fast_core.launcher import Outcome
 from fast_core.launcher.control import client
 from fast_core.messages import StopReason
 from fast_core.messages.metrics import MetricsRow
+from fast_core.monitor.checkpoint_files import MANIFEST, Manifest, complete_names
 from fast_core.monitor.figures import count, duration, evaluation_text, times
 from fast_core.monitor.journal import JournalEntry, read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import EvaluationView
-from fast_core.run.checkpoint_files import MANIFEST, Manifest, complete_names
 from fast_core.system.decoding import from_json
 from fast_core.system.regular_file import read_large, read_regular
 

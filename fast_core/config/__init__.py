@@ -13,7 +13,7 @@ from fast_core.config.node_types import (
     RestartsConfig,
     SupervisionConfig,
 )
-from fast_core.config.section import AlgorithmConfig, Count, Seconds, Section, Values
+from fast_core.config.section import AlgorithmConfig, Count, Seconds, Section, Value, Values
 from fast_core.config.types import (
     DEFAULT_STEPS,
     CheckpointConfig,
@@ -66,6 +66,7 @@ __all__ = [
     "SinkConfig",
     "StopConfig",
     "SupervisionConfig",
+    "Value",
     "Values",
     "WrapperConfig",
 ]

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from fast_core.algorithm import Blueprint
 
-Values = dict[str, Any]  # whatever YAML can hold, for code that is not ours
+Value = Any  # whatever YAML can hold
+Values = dict[str, Value]  # for code that is not ours
 
 
 Count = Annotated[int, Meta(ge=1)]

@@ -18,7 +18,7 @@ from fast_core.config.leaves import leaves_of
 from fast_core.config.yaml_text import MOST_BYTES, why
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.run_state import parsed
+from fast_core.monitor.run_state import parsed
 from fast_core.system.regular_file import read_regular
 
 _SEED = re.compile(rb"^seed: .*$", re.MULTILINE)

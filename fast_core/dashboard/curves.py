@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fast_core.monitor.curves import Band, Floats, GrowingCurves, band
-from fast_core.run.run_state import RETURN, TRAINING_RETURN
+from fast_core.monitor.run_state import RETURN, TRAINING_RETURN
 
 METRICS = (RETURN, TRAINING_RETURN)
 _POINTS = 300  # at least, of each series, where a run has more

@@ -22,8 +22,8 @@ from fast_core.dashboard.sweeps import Begun, Sweeps, SweepState
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
+from fast_core.monitor.run_state import RETURN, RunState, find_runs, read_state
 from fast_core.monitor.screens.served import now_served
-from fast_core.run.run_state import RETURN, RunState, find_runs, read_state
 from fast_core.system.text import encodable, error_text
 
 # What says how a run stands.

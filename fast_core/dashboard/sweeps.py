@@ -16,7 +16,7 @@ import yaml
 from fast_core.config.yaml_text import MOST_BYTES
 from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import holder
-from fast_core.run.run_state import parsed
+from fast_core.monitor.run_state import parsed
 from fast_core.system.regular_file import read_regular
 from fast_core.system.text import encodable
 

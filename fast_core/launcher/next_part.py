@@ -24,10 +24,10 @@ from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.session import Continuation, Session
 from fast_core.launcher.shown.records import add_crash
 from fast_core.messages import Failed
+from fast_core.monitor.checkpoint_files import complete_names
 from fast_core.monitor.crash import crash_report, went_on
 from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary
-from fast_core.run.checkpoint_files import complete_names
 from fast_core.run.names import Role, deaths_key
 from fast_core.run.parts import roles_of
 

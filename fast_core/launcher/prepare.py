@@ -9,11 +9,11 @@ import msgspec
 
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import DEFAULT_STEPS, EnvironmentConfig, RunConfig
+from fast_core.config.changes import changeable
 from fast_core.errors import ConfigError
 from fast_core.launcher.sizing.budget import CoreBudget, core_budget
 from fast_core.launcher.topology import with_structures
 from fast_core.launcher.wiring import users_nodes, wiring
-from fast_core.run.changes import changeable
 from fast_core.run.names import METRICS, Role, deaths_key
 from fast_core.run.parts import names_of, parts_of, scales
 from fast_core.run.plan import RunPlan

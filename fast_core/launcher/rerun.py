@@ -23,9 +23,9 @@ from fast_core.launcher.rerunning.following import Follower, updates
 from fast_core.launcher.rerunning.written import as_far_as_written
 from fast_core.launcher.run import carry_through
 from fast_core.launcher.session import Continuation, Session
+from fast_core.monitor import checkpoint_files
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screen import make_progress
-from fast_core.run import checkpoint_files
 from fast_core.run.parts import names_of
 from fast_core.run.schedule import (
     Schedule,

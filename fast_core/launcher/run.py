@@ -44,16 +44,16 @@ from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.verdict import Verdict, judge
 from fast_core.messages import Failed
 from fast_core.monitor.bounded_logs import BoundedLogs
+from fast_core.monitor.checkpoint_files import Manifest
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
+from fast_core.monitor.run_state import no_checkpoint
 from fast_core.monitor.screen import make_progress
 from fast_core.monitor.screens.access import check_page
 from fast_core.monitor.view import RunSummary
 from fast_core.policy.start import take_start
-from fast_core.run.checkpoint_files import Manifest
-from fast_core.run.run_state import no_checkpoint
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 

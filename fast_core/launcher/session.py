@@ -40,12 +40,12 @@ from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.verdict import Findings, Verdict, judge, remarks
 from fast_core.messages.channel import Hub
+from fast_core.monitor.checkpoint_files import Manifest
 from fast_core.monitor.crash import crash_report
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screens.served import Served
 from fast_core.monitor.view import RunSummary
-from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.system import remains

@@ -21,6 +21,7 @@ from fast_core.algorithm.spec import Branch, EnvironmentSpec, Tree, differences
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
+from fast_core.config.changes import evaluated
 from fast_core.envs import pickled
 from fast_core.envs.instance import Instance
 from fast_core.envs.making import Env, Maker, make_env
@@ -36,7 +37,6 @@ from fast_core.policy.file_checks import check_code, code_of_environment
 from fast_core.policy.loading import load_policy, run_config
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
-from fast_core.run.changes import evaluated
 from fast_core.system.importing import user_module
 from fast_core.system.seeding import Role, generators_kept
 from fast_core.system.surroundings import expanded, variables_kept

@@ -12,10 +12,13 @@ from typing import cast
 import numpy as np
 
 from fast_core.algorithm import Array
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.errors import CheckpointError, ConfigError
+from fast_core.monitor.checkpoint_files import MANIFEST, check, complete_names
+from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, load
 from fast_core.monitor.run_directory import RunDirectory, listing
 from fast_core.policy.file import (
     BEST,
@@ -28,9 +31,6 @@ from fast_core.policy.file import (
 )
 from fast_core.policy.file_checks import check_code, code_of_algorithm
 from fast_core.policy.policy import Nonfinite, Policy
-from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
-from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, load
-from fast_core.run.parameters import ParameterPack
 from fast_core.system.seeding import generators_kept
 from fast_core.system.surroundings import expanded, variables_kept
 from fast_core.system.text import error_text
@@ -133,7 +133,7 @@ def _lacks(run: RunDirectory, checkpoint: str | None) -> str:
     if found:
         return ""
     # here, because it imports YAML, which a policy file does without
-    from fast_core.run.run_state import standing
+    from fast_core.monitor.run_state import standing
 
     return f"no policy{'' if checkpoint is None else f' {checkpoint!r}'} ({standing(run)})"
 

@@ -12,6 +12,7 @@ from copy import copy
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.errors import SegmentError
 from fast_core.memory import (
     Arena,
@@ -44,7 +45,6 @@ from fast_core.run.mail import (
     Request,
 )
 from fast_core.run.needs import arithmetic, fitting, private_nbytes
-from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, keyed, structures
 

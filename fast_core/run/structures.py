@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Iterator
 
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import FieldSpec
 from fast_core.envs import progress_words
 from fast_core.memory import (
@@ -59,7 +60,6 @@ from fast_core.run.mail import (
     Request,
 )
 from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
-from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns

@@ -14,9 +14,9 @@ from fast_core.algorithm import ReplayBatch
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ContractBroken
+from fast_core.monitor.learner_file import pack
 from fast_core.nodes.learn.contract import SHARED
 from fast_core.policy.checked import check_methods
-from fast_core.run.learner_file import pack
 from fast_core.system.decoding import from_msgpack
 
 

@@ -145,7 +145,7 @@ def resume(
     if port is not None and not dashboard:
         from fast_core.launcher.run import load_run_config
         from fast_core.monitor.run_directory import RunDirectory
-        from fast_core.run.run_state import no_checkpoint
+        from fast_core.monitor.run_state import no_checkpoint
 
         found = RunDirectory.open(run, no_checkpoint)
         run = found.path

@@ -16,7 +16,7 @@ from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
 from fast_core.launcher.control.opening import SOCKET
 from fast_core.monitor.figures import UNKNOWN, aligned, count, duration, printable
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.run_state import not_running, read_state
+from fast_core.monitor.run_state import not_running, read_state
 from fast_core.system import remains
 from fast_core.system.owner import is_dead, this_process
 from fast_core.system.process_state import is_stopped

@@ -19,7 +19,7 @@ from fast_core.monitor.figures import (
     printable,
     times,
 )
-from fast_core.run.run_state import RunState, find_runs, read_state, size_bytes
+from fast_core.monitor.run_state import RunState, find_runs, read_state, size_bytes
 from fast_core.system.surroundings import expanded, write_result
 
 DEFAULT = Path("runs")

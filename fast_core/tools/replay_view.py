@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.errors import CheckpointError
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
+from fast_core.monitor.checkpoint_files import check, complete_names
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.replay.files import STATE_FILE, KeptRows, holds_rows, restore_state, rows_file
-from fast_core.run.checkpoint_files import check, complete_names
-from fast_core.run.run_state import standing
+from fast_core.monitor.run_state import standing
+from fast_core.run.replay_files import STATE_FILE, KeptRows, holds_rows, restore_state, rows_file
 from fast_core.system.regular_file import open_regular
 from fast_core.system.surroundings import write_result
 from fast_core.system.text import error_text

@@ -10,6 +10,7 @@ import torch
 
 from examples.qrdqn import QRDQNConfig
 from fast_core.algorithm import PolicySetup, Thoughts
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.appo.config import APPOConfig
 from fast_core.algos.nets.squashed_gaussian import SquashedGaussian
@@ -17,7 +18,6 @@ from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.replay.dqn import action_values
 from fast_core.algos.replay.dsac import softplus
 from fast_core.algos.rollouts.merged import merge
-from fast_core.run.parameters import ParameterPack
 from tests.algos import test_ppo_spaces as spaces
 from tests.algos import test_recurrent_ppo as recurrent
 from tests.algos.pixel_cases import pixel_batch, pixel_environment

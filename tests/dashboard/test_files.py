@@ -72,6 +72,6 @@ def test_older_run_answers_without_its_nodes(run: RunOnFile) -> None:
 
 
 def running(path: Path, most_bytes: int = 0) -> object:
-    from fast_core.run.run_state import RunState
+    from fast_core.monitor.run_state import RunState
 
     return RunState(path=path, state="running", pid=7, algorithm="ppo", environment="x", seed=0)

@@ -15,7 +15,7 @@ from fast_core.dashboard import overview as overview_module
 from fast_core.dashboard.curves import METRICS, Curve
 from fast_core.dashboard.overview import News, Overview
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.run_state import RunState, read_state
+from fast_core.monitor.run_state import RunState, read_state
 from tests.tools.made_runs import made_run
 
 EVALUATION, TRAINING = METRICS

@@ -14,9 +14,9 @@ from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import resume
+from fast_core.monitor.learner_file import LEARNER_FILE, load, pack, unpack
 from fast_core.policy import start as policy_start
 from fast_core.policy.start import read_start
-from fast_core.run.learner_file import LEARNER_FILE, load, pack, unpack
 
 TASKS: dict[str, dict[str, Any]] = {
     "ppo": {

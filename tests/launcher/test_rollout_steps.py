@@ -33,8 +33,8 @@ from fast_core.launcher.process_mode import expected_roles, preloaded
 from fast_core.launcher.run import with_horizon_of, with_saved_steps
 from fast_core.launcher.sizing.trial import trial_plan
 from fast_core.launcher.topology import warm
+from fast_core.monitor.checkpoint_files import Manifest
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.memory import layout_of
 from fast_core.run.parts import parts_of, roles_of
 from fast_core.run.plan import RunPlan

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fast_core.messages import Save, Saved
-from fast_core.nodes.replay import files as replay_files
+from fast_core.run import replay_files
 from tests.nodes.replay_stage import ReplayStage, replay_config
 
 

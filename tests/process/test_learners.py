@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.monitor.checkpoint_files import complete_names
 from tests.process.harness import (
     Launched,
     Workplace,

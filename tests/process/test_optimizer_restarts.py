@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.monitor.checkpoint_files import complete_names
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines, read_process
 from tests.process.replay_runs import CONTINUOUS, DISCRETE, TOGETHER, granted, reached
 from tests.process.replay_runs import ROWS as REPLAYED_ROWS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.monitor.checkpoint_files import complete_names
 from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace
 from tests.process.replay_runs import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fast_core.launcher.checkpoints.store import newest_valid
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.monitor.checkpoint_files import complete_names
 from tests.forms import slow_but
 from tests.process.harness import FIGURES, GONE_WITHIN_S, Workplace, digests
 from tests.process.replay_runs import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fast_core.run.run_state import read_state
+from fast_core.monitor.run_state import read_state
 from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.forms import slow_but
 from tests.process import handover_faults

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import FieldSpec
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import (
@@ -26,7 +27,6 @@ from fast_core.memory import EXECUTOR, ReplayReader, drawn_arrays, memory_availa
 from fast_core.run.mail import Drawn, Learnt, Reply
 from fast_core.run.memory import RunMemory, layout_of
 from fast_core.run.needs import arithmetic, private_nbytes
-from fast_core.run.parameters import ParameterPack
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
 from tests.closing import until_the_end

@@ -16,8 +16,8 @@ from fast_core.launcher.prepare import identity, scheduler_settings
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import Structure, Trace
 from fast_core.messages import Command, Followed, Ready, Save, Saved, Train
+from fast_core.monitor.checkpoint_files import Manifest
 from fast_core.node import Node, Part, Role, RunPlan
-from fast_core.run.checkpoint_files import Manifest
 from fast_core.run.needs import private_nbytes
 from fast_core.run.parts import roles_of
 from fast_core.run.structures import structures

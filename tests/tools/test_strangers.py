@@ -23,8 +23,8 @@ from fast_core.dashboard.overview import Overview
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.launcher.control import client
 from fast_core.launcher.control.messages import StatusRequest
+from fast_core.monitor import learner_file
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run import learner_file
 from fast_core.run.schedule import read_schedule
 from fast_core.tools.compare.compare import compare
 from fast_core.tools.listing import list_runs

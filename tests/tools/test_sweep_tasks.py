@@ -13,7 +13,7 @@ from fast_core.config.file import load
 from fast_core.errors import ConfigError, SegmentError
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import RunLock
-from fast_core.run.run_state import find_runs
+from fast_core.monitor.run_state import find_runs
 from fast_core.tools.sweep import tasks
 from fast_core.tools.sweep.file import Sweep, read_sweep
 from fast_core.tools.sweep.run import sweep

@@ -26,8 +26,8 @@ from fast_core.launcher.failures.limits import in_debugger
 from fast_core.launcher.interrupts import Interrupts
 from fast_core.messages import Failed, Moment, Save, Saved, Value
 from fast_core.messages.launching import Asked, Told
-from fast_core.run.learner_file import check as check_state
-from fast_core.run.learner_file import load, save
+from fast_core.monitor.learner_file import check as check_state
+from fast_core.monitor.learner_file import load, save
 from fast_core.scheduler import CALLBACKS
 from fast_core.system import forks
 from fast_core.system.text import bounded, traceback_text

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fast_core.config import RunConfig
+from fast_core.config.changes import changeable, checked
 from fast_core.errors import ConfigError
 from fast_core.messages import Value
 from fast_core.messages.launching import Asked
-from fast_core.run.changes import changeable, checked
 
 
 class Live:

@@ -20,9 +20,9 @@ from fast_core.messages.launching import (
     Tell,
     Told,
 )
+from fast_core.monitor.checkpoint_files import newest_complete
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import best_policy_path
-from fast_core.run.checkpoint_files import newest_complete
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import SchedulerSettings
 from fast_core.scheduler.statistics import Statistics

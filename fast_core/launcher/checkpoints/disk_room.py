@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fast_core.errors import ConfigError
 from fast_core.memory import ReplayLog, SideColumns
-from fast_core.run.checkpoint_files import complete_names
+from fast_core.monitor.checkpoint_files import complete_names
 from fast_core.run.columns import later_columns, replay_columns
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log

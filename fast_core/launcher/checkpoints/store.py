@@ -17,7 +17,7 @@ import msgspec
 
 from fast_core.errors import CheckpointError, OtherRun
 from fast_core.messages.launching import CommitCheckpoint
-from fast_core.run.checkpoint_files import (
+from fast_core.monitor.checkpoint_files import (
     FORMAT,
     MANIFEST,
     DamagedCheckpoint,

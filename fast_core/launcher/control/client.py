@@ -21,9 +21,9 @@ from fast_core.launcher.control.messages import (
     encode,
 )
 from fast_core.launcher.control.opening import find
+from fast_core.monitor.checkpoint_files import complete_names
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
-from fast_core.run.checkpoint_files import complete_names
 from fast_core.system.process_state import is_stopped
 
 ANSWER_S = 10.0  # for the first answer: the launcher does nothing else for as long

@@ -31,7 +31,7 @@ from fast_core.messages.launching import (
     Scaled,
     ScaleRequested,
 )
-from fast_core.run.checkpoint_files import newest_complete
+from fast_core.monitor.checkpoint_files import newest_complete
 
 SAVE, STOP = "fastloop save", "fastloop stop"
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, OptimizerNodeConfig, RunConfig
+from fast_core.config.changes import evaluated
 from fast_core.messages import Assign
-from fast_core.run.changes import evaluated
 from fast_core.run.parts import names_of
 from fast_core.run.plan import RunPlan
 

@@ -12,6 +12,7 @@ from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.launcher.shown.scores import Scores
 from fast_core.memory import StatsRow
 from fast_core.messages.launching import EndRun
+from fast_core.monitor.checkpoint_files import newest_complete
 from fast_core.monitor.figures import count, duration
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
@@ -26,7 +27,6 @@ from fast_core.monitor.view import (
 )
 from fast_core.nodes.node import time_spent
 from fast_core.policy.file import best_policy_path
-from fast_core.run.checkpoint_files import newest_complete
 from fast_core.run.names import REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler import Scheduler

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.config import Values
+from fast_core.config.changes import evaluated
 from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.playing.runner import Runner
 from fast_core.errors import SegmentError
@@ -24,7 +25,6 @@ from fast_core.nodes.show.camera import Camera, Scene, Studio
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
 from fast_core.policy.file import BestPolicy, Origin, best_name, best_policy_path, describe
-from fast_core.run.changes import evaluated
 
 STEPS_PER_UNIT = 64
 

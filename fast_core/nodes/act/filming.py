@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fast_core.algorithm import Policy
+from fast_core.config.changes import evaluated
 from fast_core.envs.drawing.video_file import DEFAULT_FPS, Frame, VideoFile, as_frame
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
@@ -18,7 +19,6 @@ from fast_core.monitor.screens.picture import smaller
 from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.node import NodeContext
 from fast_core.policy.actor import Actor
-from fast_core.run.changes import evaluated
 
 FOLDER = "videos"
 KEY = "evaluation.video_every"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from fast_core.config import Values
+from fast_core.config.changes import attributes
 from fast_core.envs.stepping.repeating import Together
 from fast_core.errors import CheckpointError, EnvironmentFailed, FastLoopError
 from fast_core.memory import StatsColumn
@@ -31,7 +32,6 @@ from fast_core.nodes.collect.asking import Collection, Line
 from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.show.camera import Studio
-from fast_core.run.changes import attributes
 from fast_core.scheduler.ledger import balanced_blocks
 from fast_core.system import forks
 from fast_core.system.text import error_text

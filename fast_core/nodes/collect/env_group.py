@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.algorithm.spec import written_by
+from fast_core.config.changes import attributes
 from fast_core.envs import EnvBatch, ProgressWord, make_batch
 from fast_core.envs.frames import FrameStack
 from fast_core.envs.stepping.batch_state import decode_state, lost_episodes
@@ -18,7 +19,6 @@ from fast_core.envs.stepping.repeating import Repetition
 from fast_core.errors import CheckpointError
 from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.show.camera import Step, Studio
-from fast_core.run.changes import attributes
 from fast_core.run.columns import collected_columns
 from fast_core.run.plan import RunPlan
 

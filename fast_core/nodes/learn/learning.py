@@ -12,8 +12,10 @@ import numpy as np
 
 from fast_core.algorithm import Algorithm, Beginning, Changeable
 from fast_core.config import Values
+from fast_core.config.changes import with_changes
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.messages import Change, Changed, Saved, SnapshotTaken
+from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
 from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
@@ -26,8 +28,6 @@ from fast_core.policy.start import (
     other_shapes,
     read_start,
 )
-from fast_core.run.changes import with_changes
-from fast_core.run.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
 from fast_core.run.structures import INSIGHTS
 from fast_core.system.durable import write_durably
 from fast_core.system.text import error_text

@@ -21,6 +21,7 @@ from fast_core.messages import (
     Train,
     Trained,
 )
+from fast_core.monitor.learner_file import LEARNER_FILE, load
 from fast_core.nodes.learn.batches import Stepper
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.learning import LearningNode
@@ -28,7 +29,6 @@ from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.nodes.learn.ticket_figures import TicketFigures
 from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots
-from fast_core.run.learner_file import LEARNER_FILE, load
 
 DEVICE_WAIT_S = 0.0001  # between two looks at a device
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from fast_core.nodes.replay.files import ReplaySave
+from fast_core.run.replay_files import ReplaySave
 from fast_core.system.threads import yield_to_others
 
 

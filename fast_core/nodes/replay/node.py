@@ -13,9 +13,9 @@ from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
-from fast_core.nodes.replay.files import ReplaySave, holds_rows, restore_rows, restore_state
 from fast_core.nodes.replay.moments import Place
 from fast_core.nodes.replay.views import FollowedViews, RecordedViews, make_views
+from fast_core.run.replay_files import ReplaySave, holds_rows, restore_rows, restore_state
 from fast_core.run.structures import rows_per_burst
 
 FIGURES_EVERY = 16  # batches

@@ -11,7 +11,7 @@ from pathlib import Path
 from fast_core.errors import ConfigError
 from fast_core.monitor.curves import Band, Series, band
 from fast_core.monitor.figures import count, number
-from fast_core.run.run_state import RETURN, TRAINING_RETURN
+from fast_core.monitor.run_state import RETURN, TRAINING_RETURN
 from fast_core.tools.compare.groups import Group, find, group
 from fast_core.tools.compare.statistics import Statistics, statistics
 

@@ -12,7 +12,7 @@ from fast_core.dashboard.configurations import Configuration, Configurations
 from fast_core.errors import ConfigError
 from fast_core.monitor.curves import Series, read_series
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.run.run_state import RunState, find_runs, read_state
+from fast_core.monitor.run_state import RunState, find_runs, read_state
 from fast_core.system.surroundings import expanded
 from fast_core.tools.sweep.file import folder_of
 

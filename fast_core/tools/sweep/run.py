@@ -20,9 +20,9 @@ from fast_core.launcher.verdict import Findings, Verdict, judge
 from fast_core.memory import memory_available
 from fast_core.monitor.run_directory import SWEEP_FILE
 from fast_core.monitor.run_lock import RunLock, holder
+from fast_core.monitor.run_state import RunState, find_runs
 from fast_core.run.memory import layout_of
 from fast_core.run.needs import SHARE_OFFERED, private_nbytes
-from fast_core.run.run_state import RunState, find_runs
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably

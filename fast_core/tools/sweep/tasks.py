@@ -17,7 +17,7 @@ from fast_core.errors import ConfigError
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.figures import cut
 from fast_core.monitor.run_directory import RunDirectory, runs_in
-from fast_core.run.run_state import RunState, read_state
+from fast_core.monitor.run_state import RunState, read_state
 from fast_core.system.durable import write_durably
 from fast_core.system.forks import STOP_SIGNALS
 from fast_core.tools.sweep.child import Child

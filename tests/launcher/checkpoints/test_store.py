@@ -16,8 +16,8 @@ from fast_core.launcher.checkpoints.store import (
     newest_valid,
 )
 from fast_core.messages.launching import CommitCheckpoint
-from fast_core.run import checkpoint_files
-from fast_core.run.checkpoint_files import MANIFEST, check, complete_names
+from fast_core.monitor import checkpoint_files
+from fast_core.monitor.checkpoint_files import MANIFEST, check, complete_names
 
 IDENTITY = {"seed": "0", "rollout": '{"shards":2}'}
 

@@ -29,7 +29,7 @@ from fast_core.messages.launching import (
     Requested,
     Scaled,
 )
-from fast_core.run.checkpoint_files import MANIFEST
+from fast_core.monitor.checkpoint_files import MANIFEST
 from fast_core.scheduler.statistics import Statistics
 from tests.launcher.shown.test_metrics_rows import BLANK
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.replay.sac_config import SACConfig
 from fast_core.config import DashboardConfig, DiagnosticsConfig, RunConfig
@@ -23,7 +24,6 @@ from fast_core.monitor.screens.watching import STALE_NS, Watching, watching_word
 from fast_core.nodes.learn import insights
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode
 from fast_core.nodes.replay.batch_slots import FilledSlots
-from fast_core.run.parameters import ParameterPack
 from fast_core.run.structures import insights as insight_board
 from tests.nodes.learn.test_optimizer import Pair
 from tests.nodes.learn.test_replay_optimizer import Learning

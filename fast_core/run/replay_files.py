@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm.spec import Column
 from fast_core.errors import CheckpointError
 from fast_core.memory import LogRestore, LogSnapshot, ReplayLog
-from fast_core.run.learner_file import load, save
+from fast_core.monitor.learner_file import load, save
 from fast_core.system.regular_file import open_regular
 
 STATE_FILE = "replay.msgpack"

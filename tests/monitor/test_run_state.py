@@ -12,7 +12,7 @@ from fast_core.messages import Failed
 from fast_core.monitor.crash import survived_report
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
-from fast_core.run.run_state import TRAINING_RETURN, read_state
+from fast_core.monitor.run_state import TRAINING_RETURN, read_state
 from tests.tools.made_runs import event, made_run, write
 
 

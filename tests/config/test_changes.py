@@ -6,7 +6,7 @@ import pytest
 
 from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
-from fast_core.run.changes import evaluated
+from fast_core.config.changes import evaluated
 
 CONFIG = """
 name: changing

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Values, schema
+from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Value, Values, schema
 from fast_core.config import file as config_file
 from fast_core.errors import ConfigError
-from fast_core.messages import Value
 from fast_core.system.decoding import from_json
 
 _KINDS = (bool, (int, float), str, list, dict)

@@ -15,12 +15,12 @@ import yaml
 
 from fast_core.config.yaml_text import MOST_BYTES, read_bounded
 from fast_core.messages.metrics import MetricsRow
+from fast_core.monitor.checkpoint_files import complete_names
 from fast_core.monitor.crash import WENT_ON
 from fast_core.monitor.figures import cut
 from fast_core.monitor.journal import SUMMARY, JournalEntry
 from fast_core.monitor.run_directory import RunDirectory, may_look_into, named_as_run
 from fast_core.monitor.run_lock import holder
-from fast_core.run.checkpoint_files import complete_names
 from fast_core.system.decoding import JsonDecoder
 from fast_core.system.regular_file import open_regular, read_regular
 
