@@ -67,7 +67,7 @@ setup(
     },
     ext_modules=NATIVE,
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
-    entry_points={"console_scripts": ["fastloop=fast_core.cli:main"]},
+    entry_points={"console_scripts": ["fastloop=fast_core.tools.cli:main"]},
     install_requires=[
         "torch>=2.4,<=2.13.0",  # networks of one's own, images, exports; brings nine
         "numpy",  # policies and most learners compute in it

@@ -67,7 +67,7 @@ def launched(
     config: Path,
     overrides: Sequence[str],
     *,
-    program: str = "fast_core.cli",
+    program: str = "fast_core.tools.cli",
     python: str = sys.executable,
 ) -> Iterator[Launched]:
     """``fastloop launch CONFIG key=value ...`` in a temporary directory; ended on leaving.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import runpy
 import shutil
 import socket
 import sys
@@ -22,7 +23,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 
-from fast_core import cli
 from fast_core.launcher.processes.tree import Child
 
 _context = multiprocessing.get_context("spawn")
@@ -95,12 +95,12 @@ def run_child(name: str, target: str, warm: tuple[str, ...], link: socket.socket
     sys.exit(getattr(importlib.import_module(module), function)(name, link))
 
 
-def main() -> int:
-    """Run FastLoop's command with the other tree."""
+def main() -> None:
+    """Run FastLoop's command, as ``python -m`` does, with the other tree."""
     mode = importlib.import_module("fast_core.launcher.process_mode")
     mode.ProcessTree = SpawnTree  # type: ignore[attr-defined]
-    return cli.main()
+    runpy.run_module("fast_core.tools.cli", run_name="__main__")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -25,7 +25,7 @@ from benchmarks.measure import medians, print_result
 
 CONFIG = Path("configs/ppo_cartpole_bench.yaml")
 TARGET = 1.0
-PROGRAMS = {"forked": "fast_core.cli", "spawned": "benchmarks.spawned"}
+PROGRAMS = {"forked": "fast_core.tools.cli", "spawned": "benchmarks.spawned"}
 SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ()),
     ("torch_", ("policy.backend=torch", "algorithm.gradient=autograd")),

@@ -43,7 +43,7 @@ def main() -> None:
         config = Path(folder, "run.yaml")
         config.write_text(RUN)
         run = subprocess.Popen(
-            [sys.executable, "-m", "fast_core.cli", "launch", str(config)],
+            [sys.executable, "-m", "fast_core.tools.cli", "launch", str(config)],
             cwd=folder,
             stdout=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},

@@ -36,7 +36,6 @@ LEVELS = {
     "fast_core.testing": 10,  # tests import it, and nothing else
     "fast_core.tools": 11,
     "fast_core.api": 12,  # what `fast_core` offers, which imports it when it is asked for
-    "fast_core.cli": 12,
 }
 
 ALGOS_MAY_SEE = {

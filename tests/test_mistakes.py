@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.envs.trying.probe import probe
 from fast_core.launcher import Outcome
 from fast_core.launcher.verdict import Findings, judge
 from fast_core.nodes.learn.devices import check_devices
+from fast_core.tools.cli import main
 
 FILES = {
     "base.yaml": "name: m\nenvironment: {id: CartPole-v1}\nalgorithm: {name: ppo}\n"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
 
 MOVED = {
+    "fast_core.cli": "fast_core.tools.cli",
     "fast_core.spec": "fast_core.algorithm.spec",
     "fast_core.metrics": "fast_core.messages.metrics",
     "fast_core.events": "fast_core.messages",
@@ -40,10 +41,20 @@ MOVED = {
 
 def present_name(name: str) -> str | None:
     """The name a module has now; None if it never had another."""
+    if not name.startswith("fast_core."):  # asked of each module that is imported, torch's too
+        return None
     for former, now in MOVED.items():
         if name == former or name.startswith(f"{former}."):
             return now + name.removeprefix(former)
     return None
+
+
+def _present_spec(name: str) -> ModuleSpec | None:
+    if (now := present_name(name)) is None:
+        return None
+    from importlib.util import find_spec  # here: each process imports this module, and few need it
+
+    return find_spec(now)
 
 
 class FormerNames:
@@ -51,10 +62,17 @@ class FormerNames:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Claim former names; whoever comes after us finds the others."""
-        return ModuleSpec(name, self) if present_name(name) else None  # type: ignore[arg-type]
+        spec = _present_spec(name)
+        return spec and ModuleSpec(name, self, origin=spec.origin)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Leave it to Python to make a module, which `exec_module` replaces."""
+
+    def get_code(self, name: str) -> CodeType | None:
+        """What ``python -m`` runs."""
+        spec = _present_spec(name)
+        assert spec is not None and isinstance(spec.loader, SourceFileLoader)
+        return spec.loader.get_code(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module of the present name in the place of ``module``."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.cli import main
 from fast_core.config.shipped import located, names, shipped
 from fast_core.errors import ConfigError
+from fast_core.tools.cli import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -438,7 +438,7 @@ class Workplace:
         """Run ``fastloop ARGUMENTS``."""
         early = any(name.startswith(READ_EARLY) for name in environment)
         if fresh or early:
-            arguments = ["-m", "fast_core.cli", *arguments]
+            arguments = ["-m", "fast_core.tools.cli", *arguments]
             return self.start(arguments, home=home, environment=environment, ignore=ignore)
         launched = Launched(
             arguments, home, environment=environment, ignore=ignore, starter=starter()

@@ -46,7 +46,7 @@ def prepare(folder: Path) -> str:
     (folder / "sitecustomize.py").write_text(_HOOK)
     python = "".join(
         f'{name}() {{ "{sys.executable}" {with_}"$@"; }}\n'
-        for name, with_ in (("python", ""), ("fastloop", "-m fast_core.cli "))
+        for name, with_ in (("python", ""), ("fastloop", "-m fast_core.tools.cli "))
     )
     return f"set -euo pipefail\n{python}{_PIP.format(folder=folder)}"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from fast_core.cli import main
 from fast_core.launcher import run
+from fast_core.tools.cli import main
 
 if __name__ == "__main__":
     where = dict(pair.split("=") for pair in sys.argv[1].split(","))

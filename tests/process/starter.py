@@ -2,9 +2,10 @@
 
 To import it all takes a launcher and its fork server 0.4 s of a core each, more than a short run
 takes, and hundreds of tests start one. A launcher that is forked here leads its own session, has
-its own surroundings, folder, streams and signals, and begins with `fast_core.cli`, as `python -m`
-has it begin. Its fork server is a copy from before that beginning, which waits from then on, also
-where none is started. What else it starts (watchdog, what environments execute) is executed anew.
+its own surroundings, folder, streams and signals, and begins with `fast_core.tools.cli`, as
+`python -m` has it begin. Its fork server is a copy from before that beginning, which waits from
+then on, also where none is started. What else it starts (watchdog, what environments execute) is
+executed anew.
 All that is forked here has one seed of hashes: what must not depend on that is compared with a
 launcher that is executed (``fresh=True``).
 """
@@ -41,7 +42,7 @@ NOBODYS = "0" * 32  # as long as every mark
 # What is shown of a process's environment is what it was executed with, so room is kept in that.
 ROOM, ROOM_SIZE = "FASTLOOP_TEST_ROOM", 4096
 SHOWN = (remains.RUN_FOLDER, remains.RUN_OWNER, remains.NODE_NUMBER)
-# Not `fast_core.cli`, which runs as the main program.
+# Not `fast_core.tools.cli`, which runs as the main program.
 IMPORTED = (
     "fast_core.tools.commands",
     "fast_core.launcher.run",
@@ -97,7 +98,7 @@ class Starter:
         with theirs:
             self._process = subprocess.Popen(
                 # A launcher's command line is known by its name; titles are one character shorter.
-                [sys.executable, "-c", PROGRAM, str(theirs.fileno()), "fast_core.cli", "-"],
+                [sys.executable, "-c", PROGRAM, str(theirs.fileno()), "fast_core.tools.cli", "-"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
@@ -121,7 +122,7 @@ class Starter:
         surroundings: Mapping[str, str],
         ignore: Sequence[int],
     ) -> Started:
-        """Run ``python -m fast_core.cli ARGUMENTS`` in ``home``; it writes to ``screen``."""
+        """Run ``python -m fast_core.tools.cli ARGUMENTS`` in ``home``; it writes to ``screen``."""
         request = {
             "arguments": arguments,
             "home": str(home),
@@ -234,7 +235,7 @@ def _become(control: socket.socket, request: Mapping[str, Any]) -> None:
     forks.own()
     control.send(json.dumps({"pid": os.getpid()}).encode())
     control.close()
-    runpy.run_module("fast_core.cli", run_name="__main__", alter_sys=True)
+    runpy.run_module("fast_core.tools.cli", run_name="__main__", alter_sys=True)
 
 
 def _address(name: str) -> int:

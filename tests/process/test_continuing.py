@@ -70,7 +70,7 @@ def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) ->
         home = workplace.folder()
         path = home / "config.yaml"
         path.write_text((source.home / "config.yaml").read_text())
-        arguments = ["-m", "fast_core.cli", "launch", str(path), "stop.updates=1"]
+        arguments = ["-m", "fast_core.tools.cli", "launch", str(path), "stop.updates=1"]
         new = workplace.start([*arguments, "--resume", str(source.run)], home=home).done()
         assert len(checkpoints(new)) == 1
         assert not list((source.run / "checkpoints").glob("*.damaged"))
@@ -136,7 +136,7 @@ def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace)
                 os.write(terminal, b"x" * 1024)
         os.set_blocking(terminal, True)
         process = subprocess.Popen(
-            [sys.executable, "-m", "fast_core.cli", *arguments, *limits],
+            [sys.executable, "-m", "fast_core.tools.cli", *arguments, *limits],
             stdin=subprocess.DEVNULL,
             stdout=terminal,
             stderr=subprocess.DEVNULL,
@@ -161,7 +161,9 @@ def test_device_that_is_not_there_is_named(workplace: Workplace) -> None:
     assert "nodes.optimizer.device" in last and "'cuda:7'" in last
     assert not list((launched.home / "runs").glob("*/*")), "nothing has begun"
     arguments = ["config", "validate", str(launched.home / "config.yaml")]
-    checked = workplace.start(["-m", "fast_core.cli", *arguments, "nodes.optimizer.device=cuda:7"])
+    checked = workplace.start(
+        ["-m", "fast_core.tools.cli", *arguments, "nodes.optimizer.device=cuda:7"]
+    )
     assert checked.wait(60) == 2
     assert checked.screen.splitlines() == [last]
     assert not (checked.home / "runs").exists(), "and nothing is left"
@@ -199,7 +201,7 @@ def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
     home = workplace.folder()
     config = home / "config.yaml"
     config.write_text(yaml.safe_dump(CARTPOLE))
-    command = f"exec {sys.executable} -m fast_core.cli launch {config} >&-"
+    command = f"exec {sys.executable} -m fast_core.tools.cli launch {config} >&-"
     done = subprocess.run(["bash", "-c", command], cwd=home, stderr=subprocess.PIPE, timeout=60)
     assert done.returncode == 0, done.stderr
 
@@ -208,7 +210,15 @@ def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
 def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workplace) -> None:
     launched = workplace.launch(config=CARTPOLE).done()
     assert "evaluate it" in launched.screen
-    command = [sys.executable, "-m", "fast_core.cli", "eval", str(launched.run), "--episodes", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "fast_core.tools.cli",
+        "eval",
+        str(launched.run),
+        "--episodes",
+        "2",
+    ]
     done = subprocess.run(command, cwd=launched.home, capture_output=True, timeout=60, check=True)
     result = json.loads(done.stdout)
     assert (result["policy"], result["episodes"]) == ("newest", 2)
@@ -237,7 +247,7 @@ def test_refused_launch_from_another_run_leaves_no_run_directory(workplace: Work
     path = home / "config.yaml"
     path.write_text((source.home / "config.yaml").read_text())
     for wrong in ("seed=7", "environment.id=NoSuch-v0"):
-        arguments = ["-m", "fast_core.cli", "launch", str(path), wrong]
+        arguments = ["-m", "fast_core.tools.cli", "launch", str(path), wrong]
         new = workplace.start([*arguments, "--resume", str(source.run)], home=home)
         assert new.wait() != 0
         assert not list((home / "runs").glob("*/*"))

@@ -17,7 +17,7 @@ def test_screens_serve_a_page_and_are_gone_afterwards(workplace: Workplace, kept
     pytest.importorskip("uvicorn")
     given = ["--env", "CartPole-v1", "--tiles", "3", "--seconds", "2", "--port", "0"]
     keep = ["--keep", "here"] if kept else []
-    shown = workplace.start(["-m", "fast_core.cli", "demo", "screens", *given, *keep]).done()
+    shown = workplace.start(["-m", "fast_core.tools.cli", "demo", "screens", *given, *keep]).done()
     assert "the page of this run: http://127.0.0.1:" in shown.screen
     assert ("fastloop watch" in shown.screen) is kept
     assert "fastloop-screens-" not in shown.screen, "a folder that is gone"
@@ -29,7 +29,7 @@ def test_screens_serve_a_page_and_are_gone_afterwards(workplace: Workplace, kept
 @pytest.mark.slow
 def test_one_worker_is_compared_with_two(workplace: Workplace) -> None:
     given = ["--env", "CartPole-v1", "--workers", "2", "--quick", "--seconds", "0.5", "--json"]
-    compared = workplace.start(["-m", "fast_core.cli", "bench", "parallel", *given]).done(
+    compared = workplace.start(["-m", "fast_core.tools.cli", "bench", "parallel", *given]).done(
         within_s=90
     )
     found = json.loads(compared.screen.splitlines()[-1])

@@ -39,7 +39,7 @@ def talked(workplace: Workplace) -> Launched:
 
 
 def evaluate(workplace: Workplace, launched: Launched, *options: str) -> Launched:
-    arguments = ["-m", "fast_core.cli", "eval", str(launched.run), *options]
+    arguments = ["-m", "fast_core.tools.cli", "eval", str(launched.run), *options]
     evaluated = workplace.start(arguments, home=launched.home).done()
     return evaluated
 
@@ -64,7 +64,7 @@ def separately(launched: Launched, *arguments: str) -> subprocess.CompletedProce
     """Run ``fastloop`` beside a run, its two streams apart."""
     paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     return subprocess.run(
-        [sys.executable, "-m", "fast_core.cli", *arguments],
+        [sys.executable, "-m", "fast_core.tools.cli", *arguments],
         cwd=launched.home,
         env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(launched.home)},
         stdin=subprocess.DEVNULL,
@@ -105,7 +105,7 @@ def test_few_descriptors_are_refused_with_a_sentence(
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({allowed}, {allowed})); "
-        f"from fast_core.cli import main; raise SystemExit(main({[*command, 'config.yaml']}))"
+        f"from fast_core.tools.cli import main; raise SystemExit(main({[*command, 'config.yaml']}))"
     )
     launched = workplace.start(["-c", code], home=home)
     assert launched.wait() == 2
@@ -120,7 +120,7 @@ def test_closed_streams_receive_nothing_and_harm_nothing(workplace: Workplace) -
     code = (
         "import os; [os.close(number) for number in range(3)]; "
         "os.execv(os.sys.executable, "
-        "[os.sys.executable, '-m', 'fast_core.cli', 'launch', 'config.yaml'])"
+        "[os.sys.executable, '-m', 'fast_core.tools.cli', 'launch', 'config.yaml'])"
     )
     launched = workplace.start(["-c", code], home=home).done()
     assert read_lines(launched.run / "events.jsonl")[-1]["facts"]["outcome"] == "finished"

@@ -210,7 +210,14 @@ def test_closed_pipe_on_the_screen_does_not_stop_training(workplace: Workplace) 
     home = workplace.folder()
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
     process = subprocess.Popen(
-        [sys.executable, "-m", "fast_core.cli", "launch", "config.yaml", "stop={env_steps: 600}"],
+        [
+            sys.executable,
+            "-m",
+            "fast_core.tools.cli",
+            "launch",
+            "config.yaml",
+            "stop={env_steps: 600}",
+        ],
         cwd=home,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,7 +16,7 @@ from tests.process.harness import Launched, Process, Workplace, eventually, read
 
 pytestmark = pytest.mark.process
 
-OURS = ("watchdog", "fork_server", "fast_core.cli", "fastloop: ")
+OURS = ("watchdog", "fork_server", "fast_core.tools.cli", "fastloop: ")
 
 
 def watchdog(launched: Launched) -> Process:

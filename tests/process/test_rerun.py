@@ -37,7 +37,7 @@ REPLAY: dict[str, Any] = {
 
 
 def rerun(workplace: Workplace, recorded: Launched, *options: str, run: Path) -> Launched:
-    arguments = ["-m", "fast_core.cli", "rerun", str(run), *options]
+    arguments = ["-m", "fast_core.tools.cli", "rerun", str(run), *options]
     return workplace.start(arguments, home=recorded.home)
 
 

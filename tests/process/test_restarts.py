@@ -150,7 +150,9 @@ def test_shards_that_move_there_and_back_at_once_meet_no_start_twice(workplace: 
     run, learner = str(launched.run.relative_to(launched.home)), launched.node("optimizer-0")
     os.kill(learner, signal.SIGSTOP)
     said(workplace, launched, "scale", run, "env=2")
-    scale = workplace.start(["-m", "fast_core.cli", "scale", run, "env=1"], home=launched.home)
+    scale = workplace.start(
+        ["-m", "fast_core.tools.cli", "scale", run, "env=1"], home=launched.home
+    )
     eventually(lambda: len(decided(launched, "scale")) == 2, "what was asked for")
     os.kill(learner, signal.SIGCONT)
     assert scale.wait() == 0, scale.screen

@@ -140,7 +140,7 @@ def finished(whole: Path, workplace: Workplace) -> Path:
 
 
 def go_on(workplace: Workplace, run: Path, *overrides: str) -> Launched:
-    arguments = ["-m", "fast_core.cli", "resume", str(run), *overrides]
+    arguments = ["-m", "fast_core.tools.cli", "resume", str(run), *overrides]
     return workplace.start(arguments, home=run.parents[2])
 
 

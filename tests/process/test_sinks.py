@@ -31,7 +31,7 @@ def told(workplace: Workplace, *sinks: object, **metrics: object) -> Launched:
 
 
 def go_on(workplace: Workplace, launched: Launched, *overrides: str) -> Launched:
-    arguments = ["-m", "fast_core.cli", "resume", str(launched.run), *overrides]
+    arguments = ["-m", "fast_core.tools.cli", "resume", str(launched.run), *overrides]
     environment = {"HOME": str(launched.home), "WANDB_MODE": "offline"}
     return workplace.start(arguments, home=launched.home, environment=environment)
 

@@ -33,7 +33,7 @@ def start(
     home = home or workplace.folder()
     tree: Mapping[str, Any] = {"config": {**CONFIG, "mode": mode}, "jobs": 2, **keys}
     (home / "many.yaml").write_text(yaml.safe_dump(tree))
-    return workplace.start(["-m", "fast_core.cli", "sweep", "many.yaml"], home=home)
+    return workplace.start(["-m", "fast_core.tools.cli", "sweep", "many.yaml"], home=home)
 
 
 def runs(launched: Launched) -> dict[str, Path]:
@@ -109,7 +109,7 @@ def test_killed_sweep_leaves_no_run(workplace: Workplace, mode: str) -> None:
     sweep.wait()
     if mode == "inline":  # nobody stands beside its runs: what starts next clears up after them
         eventually(lambda: not sweep.members(), "the runs end")
-        workplace.start(["-m", "fast_core.cli", "doctor"], home=sweep.home).wait()
+        workplace.start(["-m", "fast_core.tools.cli", "doctor"], home=sweep.home).wait()
     sweep.assert_gone()
 
 

@@ -94,14 +94,16 @@ json.dump({
     moved = elsewhere / "moved"
     shutil.move(str(found["run"]), moved)
     evaluated = workplace.start(
-        ["-m", "fast_core.cli", "eval", str(moved), "--episodes", "2"], home=elsewhere
+        ["-m", "fast_core.tools.cli", "eval", str(moved), "--episodes", "2"], home=elsewhere
     ).done()
     assert json.loads(evaluated.screen)["return_mean"] == 10
     workplace.start(
-        ["-m", "fast_core.cli", "resume", str(moved), "stop.env_steps=768"], home=elsewhere
+        ["-m", "fast_core.tools.cli", "resume", str(moved), "stop.env_steps=768"], home=elsewhere
     ).done()
     config = str(moved / "config.yaml")
-    repeated = workplace.start(["-m", "fast_core.cli", "launch", config], home=elsewhere).done()
+    repeated = workplace.start(
+        ["-m", "fast_core.tools.cli", "launch", config], home=elsewhere
+    ).done()
     assert (repeated.run / "environment.pkl").is_file()
 
 
@@ -119,7 +121,7 @@ print("run", mine_here.train({**base, "evaluation": {}}, mode="inline").run.dire
     trained = workplace.start(["scripts/script.py"], home=home).done()
     run = trained.screen.split("run ")[-1].strip()
     for command in (["eval", run, "--episodes", "2"], ["resume", run, "stop.env_steps=512"]):
-        workplace.start(["-m", "fast_core.cli", *command], home=elsewhere).done()
+        workplace.start(["-m", "fast_core.tools.cli", *command], home=elsewhere).done()
 
 
 @pytest.mark.slow

@@ -64,7 +64,8 @@ def launch(workplace: Workplace, home: Path, path: Path, used: str, *overrides: 
         "stop": {"env_steps": 64},
     }
     (home / "run.yaml").write_text(yaml.safe_dump(config))
-    code = "import sys, fast_core.cli; print(fast_core.__file__); sys.exit(fast_core.cli.main())"
+    code = "import sys, fast_core; from fast_core.tools.cli import main; "
+    code += "print(fast_core.__file__); sys.exit(main())"
     (home / "start.py").write_text(code)
     arguments = ["-P", str(home / "start.py"), "launch", "run.yaml", *overrides]
     return workplace.start(arguments, home=home, environment={"PYTHONPATH": str(path)})

@@ -30,7 +30,7 @@ def trained(workplace: Workplace) -> Launched:
 
 
 def command(workplace: Workplace, trained: Launched, *words: str) -> Launched:
-    arguments = ["-m", "fast_core.cli", words[0], str(trained.run), *words[1:]]
+    arguments = ["-m", "fast_core.tools.cli", words[0], str(trained.run), *words[1:]]
     return workplace.start(arguments, home=trained.home, environment=UNSEEN)
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 def test_folder_is_watched_while_a_run_of_it_begins_and_ends(workplace: Workplace) -> None:
     home = workplace.folder()
     (home / "runs").mkdir()
-    arguments = ["-m", "fast_core.cli", "watch", "runs", "--port", "0"]
+    arguments = ["-m", "fast_core.tools.cli", "watch", "runs", "--port", "0"]
     watching = workplace.start(arguments, home=home)
     at = eventually(
         lambda: re.search(r"(http://\S+/)\?token=(\S+)", watching.screen), watching.screen

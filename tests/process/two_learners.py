@@ -5,10 +5,10 @@ Each has half of the shards; the second, ``b``, has a seed of its own.
 
 import sys
 
-from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.run import parts
 from fast_core.run.plan import Learner
+from fast_core.tools.cli import main
 
 OTHER_SEED = 5
 

@@ -40,6 +40,11 @@ def test_a_class_pickled_under_its_former_name_is_the_same_class() -> None:
     assert pickle.loads(before) is ColorLines
 
 
+def test_a_program_is_run_under_its_former_name() -> None:
+    command = [sys.executable, "-m", "fast_core.cli", "--version"]
+    assert subprocess.check_output(command, text=True).startswith("fastloop ")
+
+
 def test_a_module_that_never_was_is_not_found() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"fast_core\.integrations\.gopsy"):
         importlib.import_module("fast_core.integrations.gopsy")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.cli import main
 from fast_core.system import remains
 from fast_core.system.owner import Owner, this_process
+from fast_core.tools.cli import main
 from fast_core.tools.doctor import check_private_folder
 
 

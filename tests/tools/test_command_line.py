@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fast_core.algos.registry import REGISTRY, algorithm_config_type
-from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config.explaining import explain
 from fast_core.config.file import loads
 from fast_core.config.meant import ELSEWHERE
 from fast_core.config.schema import paths
 from fast_core.errors import ConfigError
+from fast_core.tools.cli import main
 from fast_core.tools.commands import program
 from fast_core.tools.completion import SCRIPTS, candidates, script
 from fast_core.tools.init import ENV_STEPS, of_environment

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.cli import main
 from fast_core.errors import ConfigError
 from fast_core.monitor.journal import read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_state import read_state
 from fast_core.monitor.tail import Tail
+from fast_core.tools.cli import main
 from fast_core.tools.listing import list_runs, show_runs
 from tests.tools.made_runs import made_run
 

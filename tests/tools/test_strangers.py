@@ -149,7 +149,7 @@ def test_aliases_that_would_fill_memory_are_told_and_hide_no_other(tmp_path: Pat
 
 def commands(folder: Path, *lines: list[str]) -> str:
     """What commands of `fastloop` print, one after the other in one process."""
-    code = "import sys, json\nfrom fast_core.cli import main\n"
+    code = "import sys, json\nfrom fast_core.tools.cli import main\n"
     code += "for line in json.loads(sys.argv[1]): main(line)"
     told = {**os.environ, "PYTHONPATH": str(Path(fast_core.__file__).parents[1])}
     done = subprocess.run(

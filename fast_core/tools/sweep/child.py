@@ -21,7 +21,7 @@ class Child:
         """Run ``fastloop ARGUMENTS`` on some cores; what it prints is appended to ``log``."""
         words = [",".join(map(str, cores)), *arguments]
         with log.open("ab") as output:
-            self._process = start("fast_core.cli:run_on_cores", words, output=output)
+            self._process = start("fast_core.tools.cli:run_on_cores", words, output=output)
         self.pid = self._process.pid
         self._warned = False
 

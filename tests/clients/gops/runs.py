@@ -57,7 +57,7 @@ class Runs:
         return text
 
     def fastloop(self, *command: str | Path, cwd: Path | None = None) -> str:
-        return self.run("-m", "fast_core.cli", "gops", *command, cwd=cwd)
+        return self.run("-m", "fast_core.tools.cli", "gops", *command, cwd=cwd)
 
 
 def networks(folder: Path, iteration: int) -> dict[str, torch.Tensor]:

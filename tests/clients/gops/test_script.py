@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fast_core.cli import main
 from fast_core.clients.gops import install, script
 from fast_core.errors import ConfigError
+from fast_core.tools.cli import main
 
 SEES = """
 import multiprocessing, signal, sys, beside

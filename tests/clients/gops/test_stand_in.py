@@ -217,7 +217,7 @@ def test_script_runs_unchanged_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     assert "Training is finished!" in said
     assert len(networks(tmp_path / "done", 40)) > 0
     several = ("--trainer", "off_async_trainer", "--num_algs", "2", "--max_iteration", str(NEVER))
-    command = ("-m", "fast_core.cli", "gops", STANDIN / "example.py", *how, tmp_path / "cut")
+    command = ("-m", "fast_core.tools.cli", "gops", STANDIN / "example.py", *how, tmp_path / "cut")
     running = runs.start(*command, *several, start_new_session=True)
     try:
         eventually(lambda: [*(tmp_path / "cut").rglob("apprfunc_20.pkl")], "it trains", 240.0)

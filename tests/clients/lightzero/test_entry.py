@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fast_core.cli import main
 from fast_core.clients.lightzero import entry
 from fast_core.errors import ConfigError
 from fast_core.integrations import lightzero
+from fast_core.tools.cli import main
 from tests.clients.lightzero.stand_in import StandIn
 
 CONFIG = """

@@ -33,7 +33,7 @@ def start(
 ) -> subprocess.Popen[str]:
     assert PYTHON is not None
     return subprocess.Popen(
-        [PYTHON, "-m", "fast_core.cli", "lightzero", *options, str(script), *its],
+        [PYTHON, "-m", "fast_core.tools.cli", "lightzero", *options, str(script), *its],
         cwd=folder,
         env={
             **os.environ,

@@ -11,16 +11,16 @@ from typing import NoReturn
 
 import pytest
 
-from fast_core.cli import main
 from fast_core.config import RunConfig
 from fast_core.config.file import loads
 from fast_core.errors import ConfigError, NodeFailed, SegmentError, TopologyError
 from fast_core.integrations.scripts import as_main
 from fast_core.launcher import Outcome
 from fast_core.tools.bench import find_checkout
+from fast_core.tools.cli import main
 from fast_core.tools.unwinding import unwinding
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 MINIMAL = """\
 name: cart
@@ -256,7 +256,7 @@ def test_bench_finds_its_own_beside_a_folder_of_that_name(tmp_path: Path) -> Non
     code = (
         f"import sys; sys.path.append({str(ROOT)!r}); import fast_core.tools.bench; "
         f"sys.path.remove({str(ROOT)!r}); "
-        "from fast_core.cli import main; sys.exit(main(['bench', '--list']))"
+        "from fast_core.tools.cli import main; sys.exit(main(['bench', '--list']))"
     )
     found = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True
@@ -461,7 +461,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 def test_output_that_nobody_reads_ends_a_command_quietly(typed: str) -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    call = [sys.executable, "-m", "fast_core.cli", *typed.split()]
+    call = [sys.executable, "-m", "fast_core.tools.cli", *typed.split()]
     with os.fdopen(writes) as nobody:
         ended = subprocess.run(call, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE, timeout=60)
     assert ended.returncode in (0, 1) and ended.stderr == b""
@@ -469,7 +469,7 @@ def test_output_that_nobody_reads_ends_a_command_quietly(typed: str) -> None:
 
 @pytest.mark.process
 def test_what_the_output_has_no_letters_for_is_escaped(tmp_path: Path) -> None:
-    call = [sys.executable, "-m", "fast_core.cli", "init", "ö"]
+    call = [sys.executable, "-m", "fast_core.tools.cli", "init", "ö"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
     told = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
     assert rb"\xf6/ppo_cartpole.yaml is yours to edit" in told.stdout, told.stderr
@@ -488,10 +488,11 @@ def test_broken_pipe_of_another_is_no_quiet_end(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "statement",
     [
-        "import fast_core.cli, fast_core.tools.commands",
-        "from fast_core.cli import main; assert main(['--help']) == 0",
-        "from fast_core.cli import main; assert main(['config', 'defaults']) == 0",
-        "from fast_core.cli import main; assert main(['config', 'validate', {path!r}, 'x=1']) == 2",
+        "import fast_core.tools.cli, fast_core.tools.commands",
+        "from fast_core.tools.cli import main; assert main(['--help']) == 0",
+        "from fast_core.tools.cli import main; assert main(['config', 'defaults']) == 0",
+        "from fast_core.tools.cli import main; "
+        "assert main(['config', 'validate', {path!r}, 'x=1']) == 2",
     ],
 )
 def test_command_line_imports_neither_torch_nor_environments(statement: str, config: str) -> None:
@@ -506,7 +507,7 @@ def test_validation_makes_the_environment_in_another_process_and_imports_no_torc
     config: str,
 ) -> None:
     done = python(
-        "import sys; from fast_core.cli import main; "
+        "import sys; from fast_core.tools.cli import main; "
         f"assert main(['config', 'validate', {config!r}]) == 0; "
         "print(*{'torch', 'gymnasium.envs.classic_control'} & sys.modules.keys())"
     )
@@ -517,7 +518,7 @@ def test_validation_makes_the_environment_in_another_process_and_imports_no_torc
 @pytest.mark.process
 def test_help_needs_nothing_that_is_slow_to_import() -> None:
     done = python(
-        "import sys; from fast_core.cli import main; main(['--help']); "
+        "import sys; from fast_core.tools.cli import main; main(['--help']); "
         "print(*{'numpy', 'msgspec', 'yaml', 'rich', 'zmq'} & sys.modules.keys())"
     )
     assert done.returncode == 0, done.stderr
@@ -536,7 +537,7 @@ class Interrupt(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Interrupt())
 {before}
-from fast_core.cli import main
+from fast_core.tools.cli import main
 sys.exit(main(["--help"]))
 """
 
@@ -554,10 +555,11 @@ def test_surroundings_that_are_missing_are_put_in_words(tmp_path: Path) -> None:
     gone.mkdir()
     removed = (
         f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
-        "from fast_core.cli import main; raise SystemExit(main(['doctor']))"
+        "from fast_core.tools.cli import main; raise SystemExit(main(['doctor']))"
     )
     nobody = (
-        "from fast_core.cli import main; raise SystemExit(main(['eval', '~nobody-of-that-name/r']))"
+        "from fast_core.tools.cli import main; "
+        "raise SystemExit(main(['eval', '~nobody-of-that-name/r']))"
     )
     for code, sentence in ((removed, "was it removed?"), (nobody, "Write the whole path")):
         done = python(code)
