@@ -234,8 +234,7 @@ class Shard:
         slot, noise = self.open(order)
         rows = group.open(slot)
         rows.policy_version.fill(version)
-        collect = self._collect_remembering if group.remembers else self._collect
-        if not collect(group, rows, policy, noise, stopping):
+        if not self._collect(group, rows, policy, noise, stopping):
             return False
         group.close_rollout(rows)
         self.publish(order)
@@ -249,17 +248,19 @@ class Shard:
         noise: Array,
         stopping: Callable[[], bool],
     ) -> bool:
-        """The hot loop of policies that see one observation and remember nothing."""
+        """The hot loop: what every policy does in locals, the rest only where it is asked for."""
         obs, action, log_prob = rows.obs, rows.action, rows.behaviour_log_prob
         reward, final_obs = rows.reward, rows.final_obs
         terminated, truncated = rows.terminated, rows.truncated
         batch, act, words = group.batch, policy.act, self._words
+        remembers = group.remembers
+        state = {"state": group.memory} if remembers else {}
         steps = group.stepping(rows, self.incarnation)
         for t, (drawn, step) in enumerate(zip(noise, steps, strict=True)):
             if stopping():
                 return False
             words[_STEP], words[_STATE] = t, _ACTING
-            output = act(obs[t], noise=drawn, explore=True)
+            output = act(group.seen(rows, t), noise=drawn, explore=True, **state)
             action[t] = output.action
             log_prob[t] = output.behaviour_log_prob
             taken = policy.environment_action(action[t])
@@ -274,39 +275,8 @@ class Shard:
             )
             if batch.quarantined:
                 rows.quarantined[t, batch.quarantined] = True
-        return True
-
-    def _collect_remembering(
-        self,
-        group: EnvGroup,
-        rows: RolloutRows,
-        policy: Policy,
-        noise: Array,
-        stopping: Callable[[], bool],
-    ) -> bool:
-        """The loop of policies that see stacked frames, remember, or write more."""
-        words, steps = self._words, group.stepping(rows, self.incarnation)
-        for t, (drawn, step) in enumerate(zip(noise, steps, strict=True)):
-            if stopping():
-                return False
-            words[_STEP], words[_STATE] = t, _ACTING
-            seen = group.seen(rows, t)
-            output = policy.act(seen, noise=drawn, explore=True, state=group.memory)
-            rows.action[t] = output.action
-            rows.behaviour_log_prob[t] = output.behaviour_log_prob
-            taken = policy.environment_action(rows.action[t])
-            words[_STATE] = _STEPPING
-            step(
-                taken,
-                next_obs=rows.obs[t + 1],
-                reward=rows.reward[t],
-                terminated=rows.terminated[t],
-                truncated=rows.truncated[t],
-                final_obs=rows.final_obs[t],
-            )
-            if group.batch.quarantined:
-                rows.quarantined[t, group.batch.quarantined] = True
-            group.remember(rows, t, output.state, output.extra)
+            if remembers:
+                group.remember(rows, t, output.state, output.extra)
         return True
 
     # --- the beginning and the end of any rollout ----------------------------------------------
