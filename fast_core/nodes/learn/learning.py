@@ -10,11 +10,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fast_core.algorithm import Algorithm, Beginning, Changeable
+from fast_core.algorithm import Algorithm, Beginning, Changeable, UpdateReport
 from fast_core.config import Values
 from fast_core.config.changes import with_changes
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.messages import Change, Changed, Saved, SnapshotTaken
+from fast_core.messages import (
+    Change,
+    Changed,
+    Ready,
+    Save,
+    Saved,
+    Snapshot,
+    SnapshotTaken,
+    Train,
+    Trained,
+)
 from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
 from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.learn.contract import make_learner
@@ -22,12 +32,7 @@ from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
-from fast_core.policy.start import (
-    Start,
-    differing,
-    other_shapes,
-    read_start,
-)
+from fast_core.policy.start import Start, differing, other_shapes, read_start
 from fast_core.run.structures import INSIGHTS
 from fast_core.system.durable import write_durably
 from fast_core.system.text import error_text
@@ -44,6 +49,8 @@ class LearningNode(Node):
     slot and of the boards for insights.
     """
 
+    consumes = frozenset({Train, Snapshot, Change, Save})
+    emits = frozenset({Ready, Trained, SnapshotTaken, Changed, Saved})
     reads = frozenset({WATCHING})
     writes = frozenset({"weights", "evaluation", INSIGHTS})
 
@@ -134,6 +141,38 @@ class LearningNode(Node):
             shapes = [{name: np.shape(a) for name, a in each.items()} for each in networks]
             if said := other_shapes(*shapes):
                 raise ConfigError(differing(start, said))
+
+    def answer(self, train: Train, report: UpdateReport, acted: tuple[float, int]) -> None:
+        """Publish what the steps of a ticket came to, and say so.
+
+        Args:
+            train: The ticket.
+            report: Of all of its steps, which the version counts already.
+            acted: Mean and oldest version that acted in its rollouts. The lag is that of
+                collection: what is drawn from a replay is as old as the replay.
+        """
+        config, (mean, oldest) = self.context.plan.config, acted
+        self._env_steps = train.env_steps + config.rows_per_ticket
+        publish_s = 0.0
+        if report.updates:  # otherwise the version on the board is still the newest
+            with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
+                publish_s = self.publish()
+        before, last = self._version - report.updates, max(0, report.updates - 1)
+        self.context.channel.send(
+            Trained(
+                node=self.context.name,
+                ticket=train.ticket,
+                version=self._version,
+                updates=report.updates,
+                skipped=report.skipped,
+                lag_mean=before - mean + last / 2,
+                lag_max=before - oldest + last,
+                metrics=report.metrics,
+                digest=self.digest() if config.diagnostics.digests else "",
+                publish_s=publish_s,
+                checksum=self.checksum,
+            )
+        )
 
     # --- the policy ----------------------------------------------------------------------------
 

@@ -9,18 +9,7 @@ from typing import cast
 
 from fast_core.algorithm import Prefetching, SharedAlgorithm, UpdateReport
 from fast_core.memory import StatsColumn
-from fast_core.messages import (
-    Change,
-    Changed,
-    Command,
-    Ready,
-    Save,
-    Saved,
-    Snapshot,
-    SnapshotTaken,
-    Train,
-    Trained,
-)
+from fast_core.messages import Change, Command, Save, Snapshot, Train
 from fast_core.monitor.learner_file import LEARNER_FILE, load
 from fast_core.nodes.learn.batches import Stepper
 from fast_core.nodes.learn.digest import digest
@@ -30,6 +19,8 @@ from fast_core.nodes.learn.ticket_figures import TicketFigures
 from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots
 
+# Structures through which several optimizers take their steps together.
+SHARED = frozenset({"gradients", "bases", "applied", "meeting", "networks"})
 DEVICE_WAIT_S = 0.0001  # between two looks at a device
 _UPDATES, _BATCHES = int(StatsColumn.UPDATES), int(StatsColumn.BATCHES)
 _BATCH_WAIT_NS = int(StatsColumn.BATCH_WAIT_NS)
@@ -45,24 +36,8 @@ class ReplayOptimizerNode(LearningNode):
     for nobody: `work` returns when nothing can be done, and whoever has something for it rings.
     """
 
-    consumes = frozenset({Train, Snapshot, Change, Save})
-    emits = frozenset({Ready, Trained, SnapshotTaken, Changed, Saved})
-    reads = LearningNode.reads | {
-        "batches",
-        "gradients",
-        "bases",
-        "applied",
-        "meeting",
-        "networks",
-    }
-    writes = LearningNode.writes | {
-        "results",
-        "gradients",
-        "bases",
-        "applied",
-        "meeting",
-        "networks",
-    }
+    reads = LearningNode.reads | SHARED | {"batches"}
+    writes = LearningNode.writes | SHARED | {"results"}
 
     def __init__(self, context: NodeContext) -> None:
         """Attach memory; learner and stepper are built in `setup`."""
@@ -194,22 +169,8 @@ class ReplayOptimizerNode(LearningNode):
         self.enter(state, what, least_ns=SHORT_NS)
 
     def _answer(self, ticket: TicketFigures) -> None:
-        plan = self.context.plan
-        self._env_steps = ticket.train.env_steps + plan.config.rows_per_ticket
-        publish_s = 0.0
-        if ticket.updates:  # otherwise the version on the board is still the newest
-            with self.state(NodeState.PUBLISHING, f"publishing version {self._version}"):
-                publish_s = self.publish()
-        self.context.channel.send(
-            ticket.trained(
-                self.context.name,
-                before=self._version - ticket.updates,
-                version=self._version,
-                publish_s=publish_s,
-                digest=self.digest() if plan.config.diagnostics.digests else "",
-                checksum=self.checksum,
-            )
-        )
+        train = ticket.train
+        self.answer(train, ticket.report(), (train.mean_version, train.oldest_version))
         if not self._tickets:
             self._waiting_since_ns = 0
             self.enter(NodeState.WAITING, "waiting for work", least_ns=SHORT_NS)

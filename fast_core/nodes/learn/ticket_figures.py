@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fast_core.algorithm import UpdateReport
-from fast_core.messages import Train, Trained
+from fast_core.messages import Train
 
 NS_PER_MS = 1e6
 
@@ -46,48 +46,14 @@ class TicketFigures:
             sums[name] = sums.get(name, 0.0) + value
             counts[name] = counts.get(name, 0) + 1
 
-    def trained(
-        self,
-        node: str,
-        *,
-        before: int,
-        version: int,
-        publish_s: float,
-        digest: str,
-        checksum: int,
-    ) -> Trained:
-        """The answer: metrics are means over the steps that report them.
-
-        The lag is that of collection: how many steps the weights that acted in the ticket's
-        rollouts are behind; what is drawn is as old as the replay.
-
-        Args:
-            node: Who answers.
-            before: Committed steps before the ticket.
-            version: Committed steps after it.
-            publish_s: See `Trained`.
-            digest: Of the learner.
-            checksum: Of its weights.
-        """
-        steps, train = max(1, self.updates + self.skipped), self.train
+    def report(self) -> UpdateReport:
+        """Of all steps; metrics are means over those that report them."""
+        if not self.train.granted:
+            return UpdateReport(self.updates, self.skipped)
+        steps = max(1, self.updates + self.skipped)
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
-        last = max(0, self.updates - 1)
-        return Trained(
-            node=node,
-            ticket=train.ticket,
-            version=version,
-            updates=self.updates,
-            skipped=self.skipped,
-            lag_mean=before - train.mean_version + last / 2,
-            lag_max=before - train.oldest_version + last,
-            metrics={
-                **means,
-                "update_ms": self.computing_ns / steps / NS_PER_MS,
-                "batch_wait_ms": self.waiting_ns / steps / NS_PER_MS,
-            }
-            if train.granted
-            else {},
-            digest=digest,
-            publish_s=publish_s,
-            checksum=checksum,
-        )
+        times = {
+            "update_ms": self.computing_ns / steps / NS_PER_MS,
+            "batch_wait_ms": self.waiting_ns / steps / NS_PER_MS,
+        }
+        return UpdateReport(self.updates, self.skipped, {**means, **times})
