@@ -28,13 +28,14 @@ from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screen import make_progress
 from fast_core.run.parts import names_of
 from fast_core.run.schedule import (
+    Pass,
     Schedule,
     ScheduleHeader,
     checkpoint_of,
     of_node,
     parts,
-    read_passes,
     read_schedule,
+    read_share,
 )
 
 FOLDER = "rerun"
@@ -115,7 +116,7 @@ def _chosen(
 def _passes(part: Path, config: RunConfig) -> dict[str, list[int]]:
     """By policy node, the versions of its recorded passes."""
     names = names_of(config).policy
-    return {name: [one.version for one in read_passes(of_node(part, name))] for name in names}
+    return {name: [one.version for one in read_share(of_node(part, name), Pass)] for name in names}
 
 
 def _update(until: str | None) -> int | None:

@@ -225,24 +225,6 @@ class GradientBase(msgspec.Struct, frozen=True, array_like=True):
     steps: int
 
 
-def read_steps(path: Path) -> list[GradientStep]:
-    """Read what the owner recorded of a part.
-
-    Raises:
-        CheckpointError: It can't be read.
-    """
-    return _read(path, GradientStep)
-
-
-def read_bases(path: Path) -> list[int]:
-    """Read with which parameters a worker began each of its batches.
-
-    Raises:
-        CheckpointError: It can't be read.
-    """
-    return [base.steps for base in _read(path, GradientBase)]
-
-
 def checkpoint_of(part: Path) -> Path:
     """Where the checkpoint is kept that a part went on from."""
     return part.with_suffix(".checkpoint")
@@ -258,24 +240,6 @@ class Pass(msgspec.Struct, frozen=True, array_like=True):
 
     version: int
     groups: tuple[int, ...]
-
-
-def read_passes(path: Path) -> list[Pass]:
-    """Read what a policy node recorded of a part.
-
-    Raises:
-        CheckpointError: It can't be read.
-    """
-    return _read(path, Pass)
-
-
-def read_views(path: Path) -> list[View]:
-    """Read what the replay node recorded of a part; its last entry says how far it goes.
-
-    Raises:
-        CheckpointError: It can't be read.
-    """
-    return _read(path, View)
 
 
 def batches_in(views: Sequence[View]) -> int:
@@ -308,7 +272,12 @@ def read_schedule(path: Path) -> Schedule:
         raise _unreadable(path, error) from error
 
 
-def _read(path: Path, kind: type[P]) -> list[P]:
+def read_share(path: Path, kind: type[P]) -> list[P]:
+    """Read what a node recorded of a part (`of_node`), pieces of one kind.
+
+    Raises:
+        CheckpointError: It can't be read.
+    """
     decode = MsgpackDecoder(kind).decode
     try:
         return [decode(piece) for piece in _pieces_of(path)]

@@ -14,10 +14,11 @@ from fast_core.run.schedule import (
     Entry,
     ScheduleHeader,
     ScheduleWriter,
+    View,
     next_part,
     parts,
     read_schedule,
-    read_views,
+    read_share,
 )
 
 
@@ -106,4 +107,4 @@ def test_record_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: P
     with pytest.raises(CheckpointError, match="unpacks to more than"):
         read_schedule(part)
     with pytest.raises(CheckpointError, match="unpacks to more than"):
-        read_views(part)
+        read_share(part, View)

@@ -12,14 +12,13 @@ from fast_core.run.names import REPLAY
 from fast_core.run.parts import names_of
 from fast_core.run.schedule import (
     BEGUN,
+    GradientBase,
     GradientStep,
     Schedule,
     View,
     batches_in,
     of_node,
-    read_bases,
-    read_steps,
-    read_views,
+    read_share,
 )
 
 
@@ -41,12 +40,12 @@ def as_far_as_written(schedule: Schedule, part: Path, config: RunConfig) -> Sche
 
 
 def _steps(part: Path, config: RunConfig) -> int:
-    views, optimizer = read_views(of_node(part, REPLAY)), config.nodes.optimizer
+    views, optimizer = read_share(of_node(part, REPLAY), View), config.nodes.optimizer
     first, *others = names_of(config).optimizers
     if not others or optimizer.update == "allreduce":
         return batches_in(views)
-    begun = [len(read_bases(of_node(part, name))) for name in others]
-    return steps_known(read_steps(of_node(part, first)), begun, views)
+    begun = [len(read_share(of_node(part, name), GradientBase)) for name in others]
+    return steps_known(read_share(of_node(part, first), GradientStep), begun, views)
 
 
 def steps_known(steps: Sequence[GradientStep], begun: Sequence[int], views: Sequence[View]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fast_core.algorithm import Policy
 from fast_core.config.changes import evaluated
-from fast_core.envs.drawing.video_file import DEFAULT_FPS, Frame, VideoFile, as_frame
+from fast_core.envs.drawing.video_file import DEFAULT_FPS, VideoFile, as_frame
 from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.playing.evaluation import make_runner
@@ -46,8 +46,7 @@ class Filming:
         self._gifs = any(sink.name == "tensorboard" for sink in config.metrics.used_sinks)
         self._runner: Runner | None = None
         self._request: Evaluate | None = None  # one that is to be filmed and was not begun yet
-        self._film: VideoFile | None = None
-        self._gif: Gif | None = None
+        self._files: tuple[VideoFile, ...] = ()  # the film, and a GIF of it where one is wanted
         self._warned = False
 
     def wanted(self, request: Evaluate) -> bool:
@@ -61,8 +60,9 @@ class Filming:
         try:
             self._folder.mkdir(exist_ok=True)
             path = self._folder / f"evaluation-{request.env_steps:012d}.mp4"
-            self._film = VideoFile(path, KEY)
-            self._gif = Gif(path.with_suffix(".gif")) if self._gifs else None
+            self._files = (VideoFile(path, KEY),)
+            if self._gifs:
+                self._files += (Gif(path.with_suffix(".gif"), KEY),)
             self._request = request
         except (FastLoopError, OSError) as error:
             self._give_up(error)
@@ -70,7 +70,7 @@ class Filming:
     def step(self) -> bool:
         """Play and draw a step; False when there is nothing left to be."""
         try:
-            return self._film is not None and self._begun().step(self._actor)
+            return bool(self._files) and self._begun().step(self._actor)
         except (FastLoopError, OSError) as error:
             self._give_up(error)
             return False
@@ -79,13 +79,12 @@ class Filming:
         """The path of the video in the run directory; empty if there is none."""
         if self._context.plan.environment.one_per_process:
             self._close_runner()
-        film, gif = self._film, self._gif
-        if film is None:
+        if not self._files:
             return ""
+        film = self._files[0]
         try:
-            for file in (gif, film):
-                if file is not None:
-                    file.finish()
+            for file in reversed(self._files):
+                file.finish()
         except (FastLoopError, OSError) as error:
             self._give_up(error)
             return ""
@@ -128,10 +127,9 @@ class Filming:
     def _watch(self, instance: Instance) -> None:
         self._context.stats.words[StatsColumn.PROGRESS] += 1
         fps = (instance.render_fps or DEFAULT_FPS) / self._config.environment.frame_skip
-        frame = as_frame(instance.render())
-        for file in (self._film, self._gif):
-            if file is not None:
-                file.add(frame, fps)
+        drawn = instance.render()
+        for file in self._files:
+            file.add(drawn, fps)
 
     def _give_up(self, error: Exception) -> None:
         if not self._warned:
@@ -142,11 +140,9 @@ class Filming:
         self._close_files()
 
     def _close_files(self) -> None:
-        files = (self._film, self._gif)
-        self._film = self._gif = None
+        files, self._files = self._files, ()
         for file in files:
-            if file is not None:
-                file.close()
+            file.close()
 
     def _keep_newest(self) -> None:
         films = sorted(self._folder.glob("evaluation-*.mp4"))
@@ -155,24 +151,14 @@ class Filming:
                 path.unlink(missing_ok=True)
 
 
-class Gif:
+class Gif(VideoFile):
     """A small film beside the large one."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = VideoFile(path, KEY)
-        self._seen = 0
+    _seen = 0
 
-    def add(self, frame: Frame, fps: float) -> None:
+    def add(self, drawn: object, fps: float) -> None:
         """Append a frame of the large one, if it is one of those that are kept."""
         every = max(1, round(fps / GIF_FPS))
         if self._seen % every == 0 and self._seen < GIF_S * fps:
-            self._file.add(smaller(frame, GIF_WIDTH), fps / every)
+            super().add(smaller(as_frame(drawn), GIF_WIDTH), fps / every)
         self._seen += 1
-
-    def finish(self) -> None:
-        """See `VideoFile.finish`."""
-        self._file.finish()
-
-    def close(self) -> None:
-        """See `VideoFile.close`."""
-        self._file.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from fast_core.nodes.node import NodeContext
-from fast_core.run.schedule import Pass, followed, read_passes
+from fast_core.run.schedule import Pass, followed, read_share
 
 
 class Asking(Protocol):
@@ -31,7 +31,7 @@ class FollowedPasses:
     def of(cls, context: NodeContext) -> FollowedPasses | None:
         """Those of a node whose run follows a record, None for others."""
         share = followed(context.plan, context.name)
-        return None if share is None else cls(read_passes(share))
+        return None if share is None else cls(read_share(share, Pass))
 
     def batches(self, groups: Sequence[A], published: int) -> Iterator[list[A]]:
         """Who shares the next passes while the version ``published`` is the newest."""

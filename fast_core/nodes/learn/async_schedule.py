@@ -12,38 +12,52 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from fast_core.run.plan import RunPlan
 from fast_core.run.schedule import (
     BEGUN,
     GradientBase,
     GradientStep,
-    ScheduleWriter,
     followed,
-    read_bases,
-    read_steps,
+    read_share,
     recording,
 )
 
 
-def _recording(plan: RunPlan, rank: int) -> ScheduleWriter | None:
-    """Where the optimizer ``rank`` writes down what it does; None where nothing is recorded."""
-    name = plan.names.optimizers[rank]
-    return recording(plan, name, logging.getLogger(f"fastloop.{name}").warning)
+def _bases(share: Path) -> list[int]:
+    return [base.steps for base in read_share(share, GradientBase)]
 
 
-class OwnerSchedule:
+class _Record:
+    """Where an optimizer writes down what it does, if that is recorded."""
+
+    def __init__(self, plan: RunPlan, rank: int) -> None:
+        name = plan.names.optimizers[rank]
+        self._writer = recording(plan, name, logging.getLogger(f"fastloop.{name}").warning)
+
+    def _write(self, done: GradientStep | GradientBase) -> None:
+        if self._writer is not None:
+            self._writer.write(done, time.monotonic())
+
+    def close(self) -> None:
+        """Write the rest. May be called twice."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class OwnerSchedule(_Record):
     """The owner's: what it does, in order."""
 
     def __init__(self, plan: RunPlan) -> None:
         """Record, follow, or do nothing, as the plan says."""
-        self._writer = _recording(plan, 0)
+        super().__init__(plan, 0)
         self._left: deque[GradientStep] | None = None
         self._bases: list[Sequence[int]] = []
         shares = [followed(plan, name) for name in plan.names.optimizers]
         if shares[0] is not None:
-            self._left = deque(read_steps(shares[0]))
-            self._bases = [read_bases(share) for share in shares[1:] if share is not None]
+            self._left = deque(read_share(shares[0], GradientStep))
+            self._bases = [_bases(share) for share in shares[1:] if share is not None]
 
     @property
     def follows(self) -> bool:
@@ -74,24 +88,18 @@ class OwnerSchedule:
         """A gradient of this rank was applied, or with `BEGUN` an own one computed."""
         if self._left is not None:
             self._left.popleft()
-        if self._writer is not None:
-            self._writer.write(GradientStep(rank, updates), time.monotonic())
-
-    def close(self) -> None:
-        """Write the rest. May be called twice."""
-        if self._writer is not None:
-            self._writer.close()
+        self._write(GradientStep(rank, updates))
 
 
-class WorkerSchedule:
+class WorkerSchedule(_Record):
     """A worker's: which parameters it takes for each of its batches."""
 
     def __init__(self, plan: RunPlan, rank: int) -> None:
         """Record, follow, or do nothing, as the plan says."""
-        self._writer = _recording(plan, rank)
+        super().__init__(plan, rank)
         self._left: deque[int] | None = None
         if (share := followed(plan, plan.names.optimizers[rank])) is not None:
-            self._left = deque(read_bases(share))
+            self._left = deque(_bases(share))
 
     def may_begin(self, published: int) -> bool:
         """Whether the next batch may be begun with the parameters ``published``."""
@@ -101,13 +109,7 @@ class WorkerSchedule:
         """A batch was begun with these parameters."""
         if self._left is not None:
             self._left.popleft()
-        if self._writer is not None:
-            self._writer.write(GradientBase(base), time.monotonic())
-
-    def close(self) -> None:
-        """Write the rest. May be called twice."""
-        if self._writer is not None:
-            self._writer.close()
+        self._write(GradientBase(base))
 
 
 __all__ = ["BEGUN", "OwnerSchedule", "WorkerSchedule"]

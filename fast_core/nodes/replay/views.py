@@ -21,7 +21,7 @@ from fast_core.run.schedule import (
     View,
     batches_in,
     followed,
-    read_views,
+    read_share,
     recording,
 )
 
@@ -76,7 +76,7 @@ class FollowedViews:
 
     def __init__(self, path: Path, reader: ReplayReader, logs: Sequence[ReplayLog]) -> None:
         self._path, self._reader, self._logs = path, reader, logs
-        views = read_views(path)
+        views = read_share(path, View)
         self._left, self._end = deque(views), batches_in(views)
         self._batches = self._group = 0
         self._rows = _no_rows(logs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fast_core.nodes.act.passes import FollowedPasses
-from fast_core.run.schedule import Pass, ScheduleWriter, read_passes
+from fast_core.run.schedule import Pass, ScheduleWriter, read_share
 
 
 class Group:
@@ -35,4 +35,4 @@ def test_passes_are_written_and_read(tmp_path: Path) -> None:
     for each in passes:
         writer.write(each, 0.0)
     writer.close()
-    assert read_passes(tmp_path / "passes") == passes and not said
+    assert read_share(tmp_path / "passes", Pass) == passes and not said

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fast_core.nodes.replay.views import FollowedViews, RecordedViews
-from fast_core.run.schedule import END, ScheduleWriter, View, read_views
+from fast_core.run.schedule import END, ScheduleWriter, View, read_share
 
 
 class Native:
@@ -56,7 +56,7 @@ def recorded(path: Path, *views: tuple[int, int], disturbed: int | None = None) 
 
 def test_only_draws_that_looked_at_more_are_written(tmp_path: Path) -> None:
     assert recorded(tmp_path / "views", (3, 2), (3, 2), (4, 2), (4, 2), (4, 5)) == []
-    assert read_views(tmp_path / "views") == [
+    assert read_share(tmp_path / "views", View) == [
         View(0, (3, 2)),
         View(2, (1, 0)),
         View(4, (0, 3)),
