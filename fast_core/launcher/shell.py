@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from fast_core import messages
 from fast_core.errors import TransportError
 from fast_core.launcher.checkpoints.saving import Saving
 from fast_core.launcher.checkpoints.store import CheckpointStore
@@ -25,35 +26,8 @@ from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.launcher.shown.scores import Scores, run_end
 from fast_core.memory import StatsRow
-from fast_core.messages import (
-    Command,
-    Evaluated,
-    Event,
-    Failed,
-    Figures,
-    Finish,
-    LogLine,
-    NodeExited,
-    Ready,
-    Restoring,
-    RolloutReady,
-    Save,
-    Saved,
-    Stop,
-    Trained,
-)
+from fast_core.messages import launching
 from fast_core.messages.channel import Hub
-from fast_core.messages.launching import (
-    AbandonCheckpoint,
-    CommitCheckpoint,
-    Decision,
-    EndRun,
-    LauncherCommand,
-    LauncherEvent,
-    Respawn,
-    Retire,
-    Tick,
-)
 from fast_core.monitor.progress import Progress
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screens.served import Served, read_served
@@ -106,7 +80,7 @@ class Shell:
         """
         self.run, self.hub, self.progress = run, hub, progress
         self.conductor, self._listeners = conductor or Conductor(), tuple(listeners)
-        self.end: EndRun | None = None
+        self.end: launching.EndRun | None = None
         self.scores = scores or Scores(run, tuple(plan.config.evaluation.environments))
         self._started_s, self._began_elapsed_s = time.monotonic(), 0.0
         self.rounds, self._trained_s, self._longest_s = 0, 0.0, 0.0
@@ -137,7 +111,7 @@ class Shell:
         counters = ReplayCounters.of(plan, stats)
         self._rows = MetricsRows(plan.config.metrics.interval_s, self.began, counters)
         now_s = self.conductor.now_s()
-        self._carry_out(self.scheduler.handle(Tick(), now_s))
+        self._carry_out(self.scheduler.handle(launching.Tick(), now_s))
         beginning = NewRun(self.scheduler, settings, self.roster, now_s)
         for listener in self._listeners:
             listener.begin(beginning)
@@ -180,11 +154,12 @@ class Shell:
     def _listeners_work(self) -> bool:
         return any(listener.busy for listener in self._listeners)
 
-    def take(self, event: Event | LauncherEvent) -> None:
+    def take(self, event: messages.Event | launching.LauncherEvent) -> None:
         """Take one event and carry out what follows from it."""
         now_s = self.conductor.now_s()
         kind = type(event)
-        if kind is RolloutReady or kind is Trained:  # several a round, all others are rare
+        # These come several times a round, all others are rare.
+        if kind is messages.RolloutReady or kind is messages.Trained:
             self._progressed(event)
         elif self._hear(event, now_s):
             return
@@ -192,62 +167,63 @@ class Shell:
             for listener in self._listeners:
                 listener.hear(event, now_s)
         self._carry_out(self.scheduler.handle(event, now_s))
-        if isinstance(event, Trained):
+        if isinstance(event, messages.Trained):
             if event.node != OPTIMIZER:  # metrics are those of the first learner
                 return
             if self.rounds:
                 self._longest_s = max(self._longest_s, now_s - self._trained_s)
             self.rounds, self._trained_s = self.rounds + 1, now_s
             self._write_metrics(now_s)
-        elif kind is not RolloutReady:
+        elif kind is not messages.RolloutReady:
             for listener in self._listeners:
                 listener.heard(event)
 
-    def _progressed(self, event: Event | LauncherEvent) -> None:
+    def _progressed(self, event: messages.Event | launching.LauncherEvent) -> None:
         """Count what is shown of collecting and training."""
-        if isinstance(event, RolloutReady):
+        if isinstance(event, messages.RolloutReady):
             if event.quarantined:
                 self.chronicle.quarantined(event.node, event.quarantined)
-        elif isinstance(event, Trained):
+        elif isinstance(event, messages.Trained):
             if event.node == OPTIMIZER:
                 self._rows.trained(event)
             if event.digest:
                 self.chronicle.digest(event)
 
-    def _hear(self, event: Event | LauncherEvent, now_s: float) -> bool:
+    def _hear(self, event: messages.Event | launching.LauncherEvent, now_s: float) -> bool:
         """Take note of an event; True if it is none of the scheduler's, or not yet."""
+        inline = self.plan.config.mode == "inline"
         match event:
-            case LogLine():
+            case messages.LogLine():
                 self.chronicle.log(event)
                 return True
-            case Figures():
+            case messages.Figures():
                 self._rows.figures(event)
                 return True
-            case Restoring():
+            case messages.Restoring():
                 self.roster.restores(event, now_s)
-            case Ready():
+            case messages.Ready():
                 self._ready(event)
-            case Evaluated():
+            case messages.Evaluated():
                 self._evaluated(event)
-            case Failed(node) if self.scheduler.spares(event):
+            case messages.Failed(node) if self.scheduler.spares(event):
                 self.roster.retire(node)  # it comes to its end, or is brought to it
-            case NodeExited(node) if self.scheduler.spares(event):
+            case messages.NodeExited(node) if self.scheduler.spares(event):
                 self.roster.left(node)
-            case NodeExited() if self.scheduler.survives(event):
+            case messages.NodeExited() if self.scheduler.survives(event):
                 if event.reaped:
                     self._bury(event)
-            case Failed(node) if node in self.roster.optional and self.plan.config.mode == "inline":
+            case messages.Failed(node) if inline and node in self.roster.optional:
                 self.roster.away.add(node)  # it failed in this process
                 self.chronicle.survived(event, incarnation=1, again=False)
-            case Failed(node) if self._is_death(event):
+            case messages.Failed(node) if self._is_death(event):
                 grace_s = self.plan.config.supervision.grace_s
                 self.roster.dying.setdefault(node, (now_s + grace_s, event))
                 return True
-            case Failed() | NodeExited():
+            case messages.Failed() | messages.NodeExited():
                 self.end = self.failures.take(event, self.end)
         return False
 
-    def _ready(self, event: Ready) -> None:
+    def _ready(self, event: messages.Ready) -> None:
         node = event.node
         if self.roster.ready(event) and self.end is None:
             self.chronicle.report(f"{node} is back", "INFO")
@@ -255,7 +231,7 @@ class Shell:
             self.page = served
             self.chronicle.page(served)
 
-    def _is_death(self, event: Failed) -> bool:
+    def _is_death(self, event: messages.Failed) -> bool:
         """Whether what a node raised only ends the node, which comes back."""
         config = self.plan.config
         if event.node in self.roster.optional:
@@ -263,18 +239,18 @@ class Shell:
         restarts = config.mode == "process" and config.supervision.restarts.on_error == "restart"
         if not restarts or event.refused or self.end is not None:
             return False
-        return self.survives(NodeExited(event.node, event.error, reaped=True))
+        return self.survives(messages.NodeExited(event.node, event.error, reaped=True))
 
-    def _bury(self, event: NodeExited) -> None:
+    def _bury(self, event: messages.NodeExited) -> None:
         """Let nothing of a dead node reach the one that comes back."""
         life, again = self.roster.died(event.node), event.node not in self.roster.optional
         self.chronicle.died(event, life, again=again)
 
-    def survives(self, event: NodeExited) -> bool:
+    def survives(self, event: messages.NodeExited) -> bool:
         """Whether the run would go on after this death."""
         return self.scheduler.survives(event) or self.scheduler.spares(event)
 
-    def _evaluated(self, event: Evaluated) -> None:
+    def _evaluated(self, event: messages.Evaluated) -> None:
         self.scores.add(event)
         self._send(METRICS, evaluation_row(event, self.scheduler.statistics().elapsed_s))
 
@@ -282,35 +258,35 @@ class Shell:
         for node, command in self.conductor.orders(sends):
             if node == LAUNCHER:
                 self._obey(command)
-            elif isinstance(command, Save) and (error := self.saving.prepare(command)):
-                self.take(Saved(node, command.checkpoint, (), error))
+            elif isinstance(command, messages.Save) and (error := self.saving.prepare(command)):
+                self.take(messages.Saved(node, command.checkpoint, (), error))
             elif node == CALLBACKS:
                 self._pass_on(command)
             else:
-                self._send(node, cast("Command", command))
+                self._send(node, cast("messages.Command", command))
 
-    def _obey(self, command: Command | LauncherCommand) -> None:
+    def _obey(self, command: messages.Command | launching.LauncherCommand) -> None:
         match command:
-            case Respawn():
+            case launching.Respawn():
                 self.roster.respawn(command)
-            case Retire(name):
+            case launching.Retire(name):
                 self.roster.retire(name)
-                self._send(name, Stop("finished"))
-            case CommitCheckpoint():
+                self._send(name, messages.Stop("finished"))
+            case launching.CommitCheckpoint():
                 self.saving.commit(command)
-            case AbandonCheckpoint(error=error):
+            case launching.AbandonCheckpoint(error=error):
                 self.saving.abandon(error)
-            case Decision():
+            case launching.Decision():
                 self.chronicle.decided(command)
-            case EndRun():
+            case launching.EndRun():
                 self.end = command
         self._pass_on(command)
 
-    def _pass_on(self, command: Command | LauncherCommand) -> None:
+    def _pass_on(self, command: messages.Command | launching.LauncherCommand) -> None:
         for listener in self._listeners:
             listener.obey(command)
 
-    def _send(self, node: str, command: Command) -> None:
+    def _send(self, node: str, command: messages.Command) -> None:
         try:
             self.conductor.send(self.hub, node, command)
         except TransportError as error:
@@ -330,7 +306,7 @@ class Shell:
                 self.take(late)
         wakeup_s = self.scheduler.next_wakeup_s()
         if wakeup_s is not None and self.conductor.due(wakeup_s):
-            self.take(Tick(self._idle_since_s()))
+            self.take(launching.Tick(self._idle_since_s()))
 
     def round_s(self, now_s: float) -> float:
         """How long rounds took in this part of the run, on the average; 0 before the first.
@@ -364,7 +340,7 @@ class Shell:
         self._write_metrics(time.monotonic(), force=True)
         if self.end is not None:
             end = run_end(self.end, self.scheduler.statistics(), self.scores)
-            self._send(METRICS, Finish(end))
+            self._send(METRICS, messages.Finish(end))
         return self.tell_stop(nodes)
 
     def tell_stop(self, nodes: Sequence[str]) -> list[str]:
@@ -373,7 +349,7 @@ class Shell:
         untold = []
         for node in nodes:
             try:
-                self.hub.send(node, Stop(reason))
+                self.hub.send(node, messages.Stop(reason))
             except TransportError:
                 untold.append(node)
         return untold

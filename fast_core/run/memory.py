@@ -32,18 +32,7 @@ from fast_core.memory import (
     Trace,
     WeightBoard,
 )
-from fast_core.run.mail import (
-    Applied,
-    Base,
-    Carried,
-    Drawn,
-    Gradient,
-    Learnt,
-    Meeting,
-    Moment,
-    Reply,
-    Request,
-)
+from fast_core.run import mail
 from fast_core.run.needs import arithmetic, fitting, private_nbytes
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, keyed, structures
@@ -209,7 +198,7 @@ class RunMemory:
         """
         return self.at(ReplayLog, f"replay/{shard}", continues=continues)
 
-    def batch(self, optimizer: int, slot: int) -> Mailbox[Drawn]:
+    def batch(self, optimizer: int, slot: int) -> Mailbox[mail.Drawn]:
         """A batch slot of an optimizer: what the replay node drew.
 
         Its number is that of the batch among those of this optimizer and this part of the run,
@@ -218,11 +207,11 @@ class RunMemory:
         """
         return self.at(Mailbox, f"batches/{optimizer}.{slot}")
 
-    def result(self, optimizer: int, slot: int) -> Mailbox[Learnt]:
+    def result(self, optimizer: int, slot: int) -> Mailbox[mail.Learnt]:
         """What the optimizer says of the batch in ``slot`` when it is done with it."""
         return self.at(Mailbox, f"results/{optimizer}.{slot}")
 
-    def moment(self, box: int) -> Mailbox[Moment]:
+    def moment(self, box: int) -> Mailbox[mail.Moment]:
         """One of the two places for moments of the replay node; the greater number counts."""
         return self.at(Mailbox, f"moments/{box}")
 
@@ -234,23 +223,23 @@ class RunMemory:
         """What the learner has said of rows."""
         return self.at(SideColumns, "side")
 
-    def carried(self, optimizer: int, place: int) -> Mailbox[Carried]:
+    def carried(self, optimizer: int, place: int) -> Mailbox[mail.Carried]:
         """An answer that a checkpoint held; those of the newest step have place 0."""
         return self.at(Mailbox, f"carried/{optimizer}.{place}")
 
-    def gradient(self, optimizer: int, box: int = 0) -> Mailbox[Gradient]:
+    def gradient(self, optimizer: int, box: int = 0) -> Mailbox[mail.Gradient]:
         """The gradient of one of several optimizers, in one of its `gradient_boxes`."""
         return self.at(Mailbox, f"gradients/{optimizer}.{box}")
 
-    def base(self, optimizer: int) -> Mailbox[Base]:
+    def base(self, optimizer: int) -> Mailbox[mail.Base]:
         """Which steps the parameters have behind them that an optimizer differentiates at."""
         return self.at(Mailbox, f"bases/{optimizer}")
 
-    def applied(self, optimizer: int) -> Mailbox[Applied]:
+    def applied(self, optimizer: int) -> Mailbox[mail.Applied]:
         """Which gradient of an optimizer the first one is done with."""
         return self.at(Mailbox, f"applied/{optimizer}")
 
-    def meeting(self) -> Mailbox[Meeting]:
+    def meeting(self) -> Mailbox[mail.Meeting]:
         """Where optimizers meet that average."""
         return self.at(Mailbox, "meeting")
 
@@ -266,11 +255,11 @@ class RunMemory:
         """The newest frame of a tile, as `frame_layout` has it; numbered from 0."""
         return self.at(WeightBoard, f"frames/{tile}")
 
-    def request(self, shard: int, group: int) -> Mailbox[Request]:
+    def request(self, shard: int, group: int) -> Mailbox[mail.Request]:
         """What a group of environments asks its policy node."""
         return self.at(Mailbox, f"requests/{shard}.{group}")
 
-    def reply(self, shard: int, group: int) -> Mailbox[Reply]:
+    def reply(self, shard: int, group: int) -> Mailbox[mail.Reply]:
         """What the policy node answers."""
         return self.at(Mailbox, f"replies/{shard}.{group}")
 

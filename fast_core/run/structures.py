@@ -36,6 +36,7 @@ from fast_core.memory import (
 from fast_core.monitor.screens.frame import FrameLayout
 from fast_core.monitor.screens.tiles import tiles
 from fast_core.monitor.screens.watching import WATCHING, watching_words
+from fast_core.run import mail
 from fast_core.run.columns import (
     Fields,
     batch_fields,
@@ -46,18 +47,6 @@ from fast_core.run.columns import (
     request_fields,
     result_fields,
     rollout_fields,
-)
-from fast_core.run.mail import (
-    Applied,
-    Base,
-    Carried,
-    Drawn,
-    Gradient,
-    Learnt,
-    Meeting,
-    Moment,
-    Reply,
-    Request,
 )
 from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
 from fast_core.run.plan import RunPlan
@@ -143,16 +132,18 @@ def of_shards(plan: RunPlan) -> Iterator[Structure]:
             yield Structure(f"progress/{name}", Trace, (progress_words(count),), EXECUTOR, left)
             if plan.names.policy:
                 left = "the old number, so nothing was asked"
-                shape = Request, asked, count
+                shape = mail.Request, asked, count
                 yield Structure(f"requests/{name}", Mailbox, shape, EXECUTOR, left)
                 left = "the old number; the request stays open"
-                yield Structure(f"replies/{name}", Mailbox, (Reply, answer, count), ACTOR, left)
+                yield Structure(
+                    f"replies/{name}", Mailbox, (mail.Reply, answer, count), ACTOR, left
+                )
 
 
 def of_replay(plan: RunPlan) -> Iterator[Structure]:
     """What the replay node and the optimizers exchange, and what its successor goes on from."""
-    batch = Drawn, batch_fields(plan), rows_per_batch(plan)
-    result = Learnt, result_fields(plan), rows_per_batch(plan)
+    batch = mail.Drawn, batch_fields(plan), rows_per_batch(plan)
+    result = mail.Learnt, result_fields(plan), rows_per_batch(plan)
     for rank, name in enumerate(plan.names.optimizers):
         for slot in range(plan.config.replay.slots):
             left = "the old number, so the batch was not drawn; a successor draws it"
@@ -169,7 +160,7 @@ def of_replay(plan: RunPlan) -> Iterator[Structure]:
 
 def _of_successor(plan: RunPlan) -> Iterator[Structure]:
     """What a replay node that takes over goes on from."""
-    moment = Moment, moment_fields(plan), 1
+    moment = mail.Moment, moment_fields(plan), 1
     left = "the last moment, to which its successor goes back"
     for box in range(MOMENTS):
         yield Structure(f"moments/{box}", Mailbox, moment, REPLAY, left)
@@ -179,7 +170,7 @@ def _of_successor(plan: RunPlan) -> Iterator[Structure]:
         yield Structure("priorities", KeptPriorities, leaves, REPLAY, left)
     elif not later_columns(plan):
         return
-    answer = Carried, carried_fields(plan), rows_per_batch(plan)
+    answer = mail.Carried, carried_fields(plan), rows_per_batch(plan)
     for rank in range(plan.optimizers):
         for place in range(plan.config.replay.slots - 1):
             left = "whole: written before the run begins"
@@ -188,18 +179,18 @@ def _of_successor(plan: RunPlan) -> Iterator[Structure]:
 
 def of_optimizers(plan: RunPlan) -> Iterator[Structure]:
     """What several optimizers tell each other."""
-    gradient = Gradient, gradient_fields(plan), 1
+    gradient = mail.Gradient, gradient_fields(plan), 1
     for rank, name in enumerate(plan.names.optimizers):
         for box in range(gradient_boxes(plan)):
             left = "the old number: the others wait for it until the run ends"
             yield Structure(f"gradients/{rank}.{box}", Mailbox, gradient, name, left)
         if not plan.averages:
             left = "the old numbers; the run ends"
-            yield Structure(f"bases/{rank}", Mailbox, (Base, (), 1), name, left)
-            yield Structure(f"applied/{rank}", Mailbox, (Applied, (), 1), OPTIMIZER, left)
+            yield Structure(f"bases/{rank}", Mailbox, (mail.Base, (), 1), name, left)
+            yield Structure(f"applied/{rank}", Mailbox, (mail.Applied, (), 1), OPTIMIZER, left)
     if plan.averages:
         left = "the old number: the others give up after two minutes"
-        yield Structure("meeting", Mailbox, (Meeting, (), 1), OPTIMIZER, left)
+        yield Structure("meeting", Mailbox, (mail.Meeting, (), 1), OPTIMIZER, left)
     else:
         size = (networks_nbytes(plan),)
         yield Structure("networks", WeightBoard, size, OPTIMIZER, "the last complete version")
