@@ -65,8 +65,10 @@ class Launcher(types.ModuleType):
         given = {key: value for key, value in options.items() if not any(value is u for u in unset)}
         return self._end("eval", run, episodes, given)
 
-    def play(self, what: str, checkpoint: str | None, modules: Sequence[str]) -> int:
-        return self._end("play", what, checkpoint, *modules)
+    def play(
+        self, what: str, checkpoint: str | None, modules: Sequence[str], overrides: Sequence[str]
+    ) -> int:
+        return self._end("play", what, checkpoint, *modules, *overrides)
 
     def sweep(self, file: Path, overrides: Sequence[str]) -> types.SimpleNamespace:
         return types.SimpleNamespace(exit_code=self._end("sweep", file, list(overrides)))
@@ -103,7 +105,7 @@ def config(tmp_path: Path) -> str:
 
 
 def resolved(*overrides: str) -> RunConfig:
-    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config.algorithms import algorithm_config_type
 
     return loads(MINIMAL, overrides, algorithm_config_type, source="x")
 
@@ -212,7 +214,12 @@ def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
 def test_play_is_handed_over(launcher: Launcher) -> None:
     assert main(["play", "CartPole-v1"]) == 0
     assert main(["play", "runs/a", "--checkpoint", "newest", "--module", "a", "--module", "b"]) == 0
-    assert launcher.calls == [("play", "CartPole-v1", None), ("play", "runs/a", "newest", "a", "b")]
+    assert main(["play", "TicTacToe", "environment.kwargs.opponent=perfect"]) == 0
+    assert launcher.calls == [
+        ("play", "CartPole-v1", None),
+        ("play", "runs/a", "newest", "a", "b"),
+        ("play", "TicTacToe", None, "environment.kwargs.opponent=perfect"),
+    ]
 
 
 def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
@@ -412,7 +419,7 @@ def test_validate_can_show_every_default(
 ) -> None:
     assert main(["config", "validate", config, "--show"]) == 0
     shown = capsys.readouterr().out
-    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config.algorithms import algorithm_config_type
 
     assert loads(shown, [], algorithm_config_type, source="shown") == resolved()
     assert "score_held: 1" in shown
