@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from fast_core.algorithm import ReplayBatch
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
 from fast_core.launcher.prepare import resolve

@@ -24,8 +24,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from benchmarks.measure import print_result
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.dashboard.curves import METRICS
 from fast_core.dashboard.overview import Overview
 from fast_core.monitor.run_directory import RunDirectory

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import alternate, installed, print_result
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs.trying.probe import probe
 from fast_core.policy import Policy, load_policy
 from fast_core.policy.file import Origin, describe, write_policy

@@ -20,7 +20,7 @@ from benchmarks.against_sb3 import number, quick_asked, report
 from benchmarks.launched import launched
 from benchmarks.measure import medians, print_result
 from benchmarks.memory import MIB, total_mib
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
 from fast_core.memory import replay_fields

@@ -30,8 +30,8 @@ from benchmarks.against_sb3 import Race
 from benchmarks.null_algorithm import NullConfig
 from benchmarks.own_network import PPO, PPO_RACE, SAC, SAC_RACE
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, RolloutConfig, RunConfig, StopConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import load
 from fast_core.envs.trying.probe import probe
 from fast_core.run.columns import batch_fields

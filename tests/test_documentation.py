@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.config.reference import template
 from fast_core.envs.trying.probe import probe
 from fast_core.launcher.topology import check_topology

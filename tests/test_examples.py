@@ -23,9 +23,9 @@ from fast_core.algorithm import (
 )
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.callbacks import Evaluation, LiveRun, Start
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError
 from fast_core.integrations import AsyncTrainer
 from fast_core.launcher.topology import check_topology

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import RunConfig
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.config.schema import paths
 
 ROOT = Path(__file__).parents[1]

@@ -25,7 +25,6 @@ LEVELS = {
     "fast_core.envs": 4,
     "fast_core.monitor": 4,
     "fast_core.run": 5,
-    "fast_core.algos": 5,
     "fast_core.policy": 6,
     "fast_core.nodes": 7,
     "fast_core.node": 8,  # the name under which users import `nodes.node`
@@ -35,6 +34,7 @@ LEVELS = {
     "fast_core.clients": 10,
     "fast_core.testing": 10,  # tests import it, and nothing else
     "fast_core.tools": 11,
+    "fast_core.algos": 12,  # `algorithm.name` says which, as a user's: nothing imports it
     "fast_core.api": 12,  # what `fast_core` offers, which imports it when it is asked for
 }
 
@@ -375,10 +375,11 @@ def test_only_the_parts_of_a_run_ask_what_kind_it_is() -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fast_core.nodes.node",
             True,
         ),
-        ("fast_core.run.plan", "import fast_core.algos.registry", True),
+        ("fast_core.run.plan", "import fast_core.algos.ppo.config", True),
         ("fast_core.algos.ppo.learner", "from fast_core.algorithm import Algorithm", False),
         ("fast_core.algos.ppo.learner", "from fast_core.memory.ring import Ring", True),
-        ("fast_core.nodes.collect.env", "import fast_core.algos.registry", False),
+        ("fast_core.tools.demo", "import fast_core.algos.ppo.config", True),
+        ("fast_core.nodes.collect.env", "import fast_core.config.algorithms", False),
         ("fast_core.nowhere", "import fast_core.errors", True),
         ("fast_core.nodes.collect.env", "import numpy.random", False),
     ],

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Self
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.api import sending
 from fast_core.config import (
     AlgorithmConfig,
@@ -29,6 +28,7 @@ from fast_core.config import (
 )
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError
 from fast_core.monitor.run_directory import ENVIRONMENT_FILE
 from fast_core.system.surroundings import expanded

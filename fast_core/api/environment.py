@@ -12,11 +12,11 @@ import gymnasium
 from gymnasium.wrappers import FrameStackObservation
 from msgspec import to_builtins
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.api import sending
 from fast_core.api.config import Config, as_config, environment_of
 from fast_core.api.runs import Run
 from fast_core.config import EnvironmentConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs.instance import make_seeded, repeating, seed_spaces
 from fast_core.envs.making import check_attributes, describe_env
 from fast_core.envs.making import make_env as make_configured

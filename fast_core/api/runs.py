@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fast_core.algos.registry import imports_only
 from fast_core.api.columns import Columns
 from fast_core.api.config import Config, Overrides, override_lines
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import imports_only
 from fast_core.errors import CheckpointError, RunFailed
 from fast_core.launcher import Outcome
 from fast_core.launcher.control import client

@@ -6,7 +6,7 @@ import difflib
 import sys
 from collections.abc import Callable, Collection
 
-from fast_core.config import AlgorithmConfig
+from fast_core.config.section import AlgorithmConfig
 from fast_core.errors import ConfigError
 from fast_core.system.importing import colon_hint, named
 

@@ -11,8 +11,8 @@ from hashlib import blake2b
 import msgspec
 import yaml
 
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, StopConfig
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.config.alike import compared, within
 from fast_core.config.leaves import leaves_of
 from fast_core.config.yaml_text import MOST_BYTES, why

@@ -168,7 +168,7 @@ def _continuation(header: ScheduleHeader, part: Path) -> Continuation | None:
 
 def _config(header: ScheduleHeader, run: RunDirectory) -> RunConfig:
     """That of the run, but in one process, at leisure, and telling nobody."""
-    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config.algorithms import algorithm_config_type
 
     run.look_where_it_began()
     source = f"the recorded configuration of {str(run.path)!r}"

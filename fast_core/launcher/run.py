@@ -302,7 +302,7 @@ def with_horizon_of(run: RunDirectory, config: RunConfig) -> RunConfig:
 
 def load_run_config(run: RunDirectory, overrides: list[str]) -> RunConfig:
     """The resolved configuration of a run, with overrides."""
-    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config.algorithms import algorithm_config_type
 
     run.look_where_it_began()
     return config_file.load(run.config, overrides, algorithm_config_type, resolved=True)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.algorithm.spec import Branch, EnvironmentSpec, Tree, differences
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, EvaluationConfig, RunConfig
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.changes import evaluated
 from fast_core.envs import pickled
 from fast_core.envs.instance import Instance

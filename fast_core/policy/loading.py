@@ -14,8 +14,8 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.monitor.checkpoint_files import MANIFEST, check, complete_names
 from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, load

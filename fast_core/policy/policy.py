@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array, PolicySetup
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError, PolicyError
 from fast_core.policy.checked import CheckedPolicy, make_policy
 from fast_core.policy.file import Origin, PolicyFile, write_policy

@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 
 MOVED = {
+    "fast_core.algos.registry": "fast_core.config.algorithms",
     "fast_core.cli": "fast_core.tools.cli",
     "fast_core.spec": "fast_core.algorithm.spec",
     "fast_core.metrics": "fast_core.messages.metrics",

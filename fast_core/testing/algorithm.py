@@ -23,9 +23,9 @@ from fast_core.algorithm import (
 )
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, StopConfig
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, ContractBroken
 from fast_core.monitor.learner_file import pack, unpack
 from fast_core.nodes.learn.contract import LEARNER, checked_report, queueing

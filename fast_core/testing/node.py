@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import (
     EnvironmentConfig,
     ExtraNodeConfig,
@@ -19,6 +18,7 @@ from fast_core.config import (
     StopConfig,
     Values,
 )
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ContractBroken
 from fast_core.launcher.topology import check_topology
@@ -49,7 +49,10 @@ SMALL = RunConfig(
     name="check",
     environment=EnvironmentConfig(id="CartPole-v1"),
     rollout=RolloutConfig(shards=2, envs_per_shard=2, steps=8),
-    algorithm=PPOConfig(name="ppo", hidden_sizes=(4,), minibatch_size=16, epochs=1),
+    algorithm=msgspec.convert(
+        {"name": "ppo", "hidden_sizes": [4], "minibatch_size": 16, "epochs": 1},
+        algorithm_config_type("ppo"),
+    ),
     stop=StopConfig(env_steps=1000),
 )
 _ANYWAY = {Figures.__name__, LogLine.__name__}  # what every node may send without saying so

@@ -89,7 +89,7 @@ def _possible(program: Program, before: list[str], word: str) -> Iterator[str]:
 
 def _words(kind: str, word: str) -> Iterator[str]:
     """Words of a kind that is declared with an argument or option."""
-    from fast_core.algos.registry import REGISTRY
+    from fast_core.config.algorithms import REGISTRY
     from fast_core.config.shipped import names
 
     match kind:
@@ -114,8 +114,8 @@ def _words(kind: str, word: str) -> Iterator[str]:
 
 
 def _keys() -> Iterator[str]:
-    from fast_core.algos.registry import REGISTRY, algorithm_config_type
     from fast_core.config import RunConfig
+    from fast_core.config.algorithms import REGISTRY, algorithm_config_type
     from fast_core.config.schema import paths
 
     yield from paths(RunConfig)
@@ -125,8 +125,8 @@ def _keys() -> Iterator[str]:
 
 def _overrides(word: str) -> Iterator[str]:
     """Keys of values with their equals sign, or behind that the values that are listed."""
-    from fast_core.algos.registry import REGISTRY, algorithm_config_type
     from fast_core.config import RunConfig
+    from fast_core.config.algorithms import REGISTRY, algorithm_config_type
     from fast_core.config.environment_types import BACKENDS
     from fast_core.config.schema import choices, keys
     from fast_core.config.yaml_text import inline

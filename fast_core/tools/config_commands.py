@@ -16,8 +16,8 @@ def schema(
     markdown: Annotated[bool, Option(help="Print the reference for people instead.")] = False,
 ) -> int:
     """Print the JSON Schema of configuration files."""
-    from fast_core.algos.registry import REGISTRY, algorithm_config_type
     from fast_core.config import reference as config_reference
+    from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 
     algorithms = {name: algorithm_config_type(name) for name in REGISTRY}
     write = config_reference.markdown if markdown else config_reference.json_schema
@@ -29,8 +29,8 @@ def defaults(
     algorithm: Annotated[str, Option(metavar="NAME", help="Algorithm to show.")] = "ppo",
 ) -> int:
     """Print a commented configuration file with every default."""
-    from fast_core.algos.registry import algorithm_config_type
     from fast_core.config import reference as config_reference
+    from fast_core.config.algorithms import algorithm_config_type
 
     text = config_reference.template(algorithm, algorithm_config_type(algorithm))
     print(text, end="")
@@ -43,7 +43,7 @@ def explain(
     ] = "",
 ) -> int:
     """Say what a key means, what it takes and what its default is."""
-    from fast_core.algos.registry import REGISTRY, algorithm_config_type
+    from fast_core.config.algorithms import REGISTRY, algorithm_config_type
     from fast_core.config.explaining import explain as explained
 
     own = {key: algorithm_config_type(key)} if ":" in key else {}
@@ -69,8 +69,8 @@ def load(path: Path, overrides: list[str]) -> RunConfig:
                 "(or `fastloop train ppo --env CartPole-v1`)."
             )
         return of_environment(names[-1], None, given)
-    from fast_core.algos.registry import algorithm_config_type
     from fast_core.config import file
+    from fast_core.config.algorithms import algorithm_config_type
     from fast_core.monitor.run_directory import RunDirectory
 
     RunDirectory(path.parent).look_where_it_began()  # it may be a run's own config.yaml

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig, yaml_text
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import RunFailed
 from fast_core.launcher import Outcome
 from fast_core.launcher.run import launch

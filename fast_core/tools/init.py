@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import RunConfig, file
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.config.shipped import ENVIRONMENT, names, shipped
 from fast_core.config.yaml_text import Document
 from fast_core.errors import ConfigError

@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import (
     CheckpointConfig,
     DashboardConfig,
@@ -25,6 +24,7 @@ from fast_core.config import (
     yaml_text,
 )
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.figures import aligned

@@ -58,7 +58,7 @@ def play(
 
 
 def _environment(path: Path, what: str, overrides: Sequence[str]) -> EnvironmentConfig:
-    from fast_core.algos.registry import algorithm_config_type
+    from fast_core.config.algorithms import algorithm_config_type
 
     named = path.is_file() or what in shipped.names()
     if path.suffix in (".yaml", ".yml") or named:

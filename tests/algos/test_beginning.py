@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm import Beginning
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs.trying.probe import probe
 from tests.forms import slow_but
 from tests.policy.stages import KINDS

@@ -144,7 +144,7 @@ def test_no_process_but_an_optimizers_imports_torch() -> None:
     code = (
         "import sys\n"
         "from fast_core.algorithm import LearnerSetup, PolicySetup\n"
-        "from fast_core.algos.registry import REGISTRY, algorithm_config_type\n"
+        "from fast_core.config.algorithms import REGISTRY, algorithm_config_type\n"
         "from fast_core.errors import ConfigError\n"
         "from fast_core.testing.samples import SMALL\n"
         "for name in REGISTRY:\n"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fast_core import evaluate
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.api.config import Config, as_config
 from fast_core.config import RunConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import dumps, load
 from fast_core.errors import ConfigError
 from tests.envs.toy import Counter

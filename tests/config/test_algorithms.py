@@ -1,7 +1,7 @@
 import pytest
 
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.errors import ConfigError
 
 

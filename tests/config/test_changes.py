@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.changes import evaluated
 
 CONFIG = """

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Meta, inspect
 
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import AlgorithmConfig, RunConfig, WrapperConfig
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.config.file import loads
 from fast_core.config.reference import json_schema, markdown, template
 from fast_core.config.schema import describe, keys, paths

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.testing import check_environment
 from tests.conformance.test_env_batch import ADAPTERS
 from tests.conformance.test_env_spaces import doors

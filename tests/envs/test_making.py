@@ -12,8 +12,8 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig, WrapperConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs import make_batch
 from fast_core.envs.making import check_gymnasium, describe_env, make_env
 from fast_core.envs.place import Place

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from fast_core import Run, load_policy, train
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import resume
 from fast_core.monitor.learner_file import LEARNER_FILE, load, pack, unpack

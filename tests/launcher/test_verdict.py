@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fast_core.algorithm.spec import REWARD, Blur, SpaceSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import loads
 from fast_core.errors import FastLoopError
 from fast_core.launcher.processes.start import probe_start

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs.trying.probe import probe
 from fast_core.messages import Evaluate
 from fast_core.nodes.act.evaluator import EvaluatorNode

@@ -16,9 +16,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from fast_core import Config, train
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import EnvironmentConfig
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.envs.place import VARIABLES
 from fast_core.errors import ConfigError, EnvironmentFailed, PolicyError
 from fast_core.policy import Episodes, Policy, evaluate, load_policy

@@ -48,7 +48,7 @@ IMPORTED = (
     "fast_core.launcher.run",
     "fast_core.launcher.session",
     "fast_core.launcher.next_part",
-    "fast_core.algos.registry",
+    "fast_core.config.algorithms",
     "fast_core.envs.stepping.repeating",
     "fast_core.algos.ppo.config",
     "fast_core.nodes.collect.env",

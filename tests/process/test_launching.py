@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 SCRIPT = """
 import sys
 from pathlib import Path
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config import file as config_file
 from fast_core.launcher.run import launch
 Path("began").open("a").write("x")

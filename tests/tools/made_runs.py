@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.monitor.run_directory import RunDirectory
 
 CONFIG = """\

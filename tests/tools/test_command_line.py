@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.algos.registry import REGISTRY, algorithm_config_type
 from fast_core.config import RunConfig
+from fast_core.config.algorithms import REGISTRY, algorithm_config_type
 from fast_core.config.explaining import explain
 from fast_core.config.file import loads
 from fast_core.config.meant import ELSEWHERE

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import dumps, loads
 from fast_core.envs.drawing.video_file import as_frame
 from fast_core.envs.playing.evaluation import make_runner

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.tools import parallel
 from fast_core.tools.parallel import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import loads
 from fast_core.tools.sweep.share import Need, needed_cores, share
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fast_core.algos.registry import algorithm_config_type
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import load
 from fast_core.errors import ConfigError, SegmentError
 from fast_core.monitor.run_directory import RunDirectory

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from msgspec.structs import replace as replaced
 
-from fast_core.algos.registry import algorithm_config_type, imports_only
 from fast_core.config import Count, RunConfig, Section, Values
 from fast_core.config import file as config_file
 from fast_core.config import yaml_text as config_yaml
+from fast_core.config.algorithms import algorithm_config_type, imports_only
 from fast_core.config.rules import NAME_LENGTH
 from fast_core.config.schema import keys
 from fast_core.config.shipped import located

@@ -7,9 +7,9 @@ import pytest
 
 from fast_core.algos.appo.config import APPOConfig, IMPALAConfig
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.algos.rollouts.vtrace import drifted, vtrace
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import loads
 from fast_core.errors import ConfigError
 from tests.algos import test_ppo_spaces as spaces

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.clients.games.connect_four import RULES as FOUR
 from fast_core.clients.games.connect_four import ConnectFour
 from fast_core.clients.games.opponents import AtRandom, OnePly
 from fast_core.clients.games.tic_tac_toe import RULES, TicTacToe
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, PolicyError
 from fast_core.launcher.run import launch
 from fast_core.policy.loading import load_policy

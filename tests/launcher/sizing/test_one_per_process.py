@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import budget, make_plan, resolve, scheduler_settings
 from fast_core.launcher.sizing.one_per_process import check_one_per_process

@@ -11,8 +11,8 @@ import numpy as np
 from fast_core.algorithm import ORIGIN, Array, PolicySetup
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
+from fast_core.config.algorithms import algorithm_config_type
 from tests.algos.pixel_cases import SEEN
 from tests.algos.replay_cases import ALL
 

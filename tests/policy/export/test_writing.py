@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.registry import algorithm_config_type
 from fast_core.config import AlgorithmConfig
+from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, ExportError
 from fast_core.policy.export import check_target, export, write
 from fast_core.policy.export import formats as formats_module
