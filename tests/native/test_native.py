@@ -17,6 +17,7 @@ pytestmark = pytest.mark.native
 
 HERE = Path(__file__).parent
 HEADERS = HERE.parents[1] / "fast_core" / "memory" / "native"
+TREES = HERE.parents[1] / "algos" / "muzero" / "native"
 
 THREAD = ("-fsanitize=thread", "-DFASTLOOP_TSAN", "-Wno-tsan")
 ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -97,6 +98,13 @@ def test_death_at_any_point_loses_one_record_and_stops_nobody(tmp_path: Path) ->
 
 def test_priority_tree_finds_the_leaf_of_every_sum(tmp_path: Path) -> None:
     status, output = run(build("sum_tree.cpp", ADDRESS, HEADERS, tmp_path))
+    assert (status, output) == (0, "ALL GOOD\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [ADDRESS, ("-O3",)], ids=["address", "as released"])
+def test_trees_of_any_search_stay_whole(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    status, output = run(build("trees.cpp", flags, TREES, tmp_path))
     assert (status, output) == (0, "ALL GOOD\n")
 
 
