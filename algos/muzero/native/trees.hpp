@@ -60,7 +60,7 @@ inline double log_gamma_quantile(double uniform, double shape, double factor) {
     const double log_below = shape * y - x - factor + std::log(sum);
     const double move = (wanted - log_below) * sum / shape;  // the slope is shape / sum
     y += move;
-    if (!(move > 1e-12)) break;
+    if (!(move > 1e-7)) break;  // what is left is its square
   }
   return y;
 }
