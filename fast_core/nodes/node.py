@@ -246,7 +246,9 @@ class Node(ABC):
                 if not isinstance(command, Save):
                     raise
                 self.report_unsaved(command.checkpoint, error)
-        return self.work() or bool(commands)
+        worked = self.work()
+        self._works[self._state] += 1  # a state that lasts: what was done in this turn came back
+        return worked or bool(commands)
 
     def run(self) -> None:
         """Step until told to stop, sleeping on the doorbell while there is nothing to do."""

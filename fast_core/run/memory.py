@@ -176,7 +176,7 @@ class RunMemory:
         return self.at(Trace, f"pulse/{node}").words
 
     def works(self, node: str) -> memoryview:
-        """How often a node has left each of its states, in this process of it."""
+        """How often a node has come back from work in each state, in this process of it."""
         return self.at(Trace, f"works/{node}").words
 
     def weights(self) -> WeightBoard:

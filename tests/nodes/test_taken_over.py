@@ -219,15 +219,15 @@ def test_no_episode_is_begun_twice_wherever_one_successor_after_another_dies(
         policy=PolicyConfig(placement="node", groups=2),
     )
     fate, stage, deaths = Fate(monkeypatch), Stage(tmp_path, config), 0
-    words = stage.memory.stats("env-0").words
-    first = Shard(stage.plan, stage.memory, 0, 1, words)
+    counters = stage.memory.stats("env-0").words, stage.memory.works("env-0")
+    first = Shard(stage.plan, stage.memory, 0, 1, *counters)
     first.begin()
     first.groups[1].reset()
     first.close()
     while True:
         fate.left = deaths
         try:
-            last = Shard(stage.plan, stage.memory, 0, 2 + deaths, words, taken_over=True)
+            last = Shard(stage.plan, stage.memory, 0, 2 + deaths, *counters, taken_over=True)
             last.begin()
         except Killed:
             deaths += 1

@@ -58,13 +58,12 @@ class _Watched:
     Attributes:
         stats: Its counters.
         pulse: The count of its sign of life.
-        works: How often it has left each state.
+        works: How often it has come back from work in each state.
         count: The pulse when it was looked at last.
         beat_s: When that moved last; None before it began.
         counters: The counters when they moved last, the state first; empty for none.
         moved_s: When that was.
         repeats: Whether what it does since then has been done before.
-        done: States in which it was seen to come forward.
         longest_s: By state, the longest that counters stood still in work that was no first one.
         first_s: By state, the longest that they did in work that was.
     """
@@ -77,7 +76,6 @@ class _Watched:
     counters: tuple[int, ...] = ()
     moved_s: float = 0.0
     repeats: bool = False
-    done: set[int] = field(default_factory=set)
     longest_s: dict[int, float] = field(default_factory=dict)
     first_s: dict[int, float] = field(default_factory=dict)
 
@@ -100,12 +98,11 @@ class _Watched:
             return True
         if self.counters:
             state = self.counters[0]
-            self.done.add(state)
             kind = self.longest_s if self.repeats else self.first_s
             stood_s = max(now_s - self.moved_s - unseen_s, 0.0)
             kind[state] = max(stood_s, kind.get(state, 0.0))
         self.counters, self.moved_s = counters, now_s
-        self.repeats = counters[0] in self.done or self.works[counters[0]] > 0
+        self.repeats = self.works[counters[0]] > 0
         return False
 
 
@@ -192,7 +189,8 @@ class StallDetector:
         row = watched.stats.snapshot()
         executes = node in self._plan.names.steppers
         place = tuple(self._progress[row.shard][row.group][:PLACE_WORDS]) if executes else ()
-        counters = (row.state, row.state_since_ns, row.env_steps, row.progress, *place)
+        moving = (row.state_since_ns, row.env_steps, row.progress)
+        counters = (row.state, *moving, *place, *watched.works)
         if not watched.look(counters, now_s, self._unseen_s):
             return None
         limit = self._limit(row, watched)

@@ -53,12 +53,14 @@ class CurrentPolicy:
             )
 
 
-def shown(actor: Act, words: memoryview) -> Act:
-    """``actor``; while it acts, the state of the node of these counters says so."""
+def shown(actor: Act, context: NodeContext) -> Act:
+    """``actor``; while it acts, the state of its node says so, and its works when it has."""
+    words, works = context.stats.words, context.memory.works(context.name)
 
     def act(obs: Array, began: NDArray[np.bool_]) -> Array:
         before, words[_STATE] = words[_STATE], NodeState.ACTING
         actions = actor(obs, began)
+        works[NodeState.ACTING] += 1
         words[_STATE] = before
         return actions
 

@@ -162,7 +162,7 @@ class Stage:
         A ``studio`` shows those of its environments that are tiles.
         """
         self._actor, self._studio, self._version = actor, studio, 0
-        self._act = shown(actor, context.stats.words)
+        self._act = shown(actor, context)
         self._camera: Camera | None = None
         self._context, self._number = context, number
         self._name = name

@@ -41,7 +41,7 @@ class Filming:
         actor = Actor(
             context.plan.blueprint, context.plan.environment, policy, config.evaluation.envs
         )
-        self._actor = shown(actor, context.stats.words)
+        self._actor = shown(actor, context)
         self._folder = Path(context.plan.run_directory) / FOLDER
         self._gifs = any(sink.name == "tensorboard" for sink in config.metrics.used_sinks)
         self._runner: Runner | None = None

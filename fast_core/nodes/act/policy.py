@@ -192,6 +192,7 @@ class PolicyNode(Node):
         words[_REQUESTS] += len(batch)
         words[_ROWS] += first
         words[_BATCHES] += 1
+        self._works[self._state] += 1
         if self._recorded is not None:
             groups = tuple([inquirer.index for inquirer in batch])
             self._recorded.write(Pass(current.version, groups), time.monotonic())

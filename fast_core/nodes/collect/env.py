@@ -143,7 +143,6 @@ class EnvNode(Node):
                     order, current.policy, current.version, lambda: channel.stop_requested
                 ):
                     return True
-        self._works[NodeState.ACTING] += 1
         self._report(shard, order, current.version)
         return True
 
@@ -225,6 +224,7 @@ class EnvNode(Node):
                 shard,
                 incarnation,
                 context.stats.words,
+                self._works,
                 taken_over=taken_over,
                 studio=self._studio,
             )

@@ -145,6 +145,7 @@ class Shard:
         shard: int,
         incarnation: int,
         words: memoryview,
+        works: memoryview,
         *,
         taken_over: bool = False,
         studio: Studio | None = None,
@@ -157,7 +158,8 @@ class Shard:
         environments that are tiles.
         """
         rollout = plan.config.rollout
-        self.shard, self.incarnation, self._words = shard, incarnation, words
+        self.shard, self.incarnation = shard, incarnation
+        self._words, self._works = words, works
         seeded = shard - plan.shards.start  # as if its learner were alone
         self.groups: list[EnvGroup] = []
         noise = plan.blueprint.noise(plan.environment)
@@ -252,7 +254,7 @@ class Shard:
         obs, action, log_prob = rows.obs, rows.action, rows.behaviour_log_prob
         reward, final_obs = rows.reward, rows.final_obs
         terminated, truncated = rows.terminated, rows.truncated
-        batch, act, words = group.batch, policy.act, self._words
+        batch, act, words, works = group.batch, policy.act, self._words, self._works
         remembers = group.remembers
         state = {"state": group.memory} if remembers else {}
         steps = group.stepping(rows, self.incarnation)
@@ -264,6 +266,7 @@ class Shard:
             action[t] = output.action
             log_prob[t] = output.behaviour_log_prob
             taken = policy.environment_action(action[t])
+            works[_ACTING] += 1
             words[_STATE] = _STEPPING
             step(
                 taken,

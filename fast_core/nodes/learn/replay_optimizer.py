@@ -108,7 +108,7 @@ class ReplayOptimizerNode(LearningNode):
 
     def _begin(self) -> None:
         self._waiting_since_ns = 0  # what came before was no waiting for batches
-        self._enter(NodeState.LEARNING)
+        self._wait(time.monotonic_ns())
 
     def _advance(self) -> bool:
         """Go one step further; whether anything could be done."""
@@ -117,12 +117,15 @@ class ReplayOptimizerNode(LearningNode):
         slots.version = self._version
         if self._tickets:
             slots.granted = number - 1 + self._tickets[0].left
+        waited_ns = 0
+        if self._waiting_since_ns and not pending and slots.next() is not None:
+            waited_ns = self._stop_waiting(started_ns)  # before it learns
         report = self._take()
         moved = slots.number != number or stepper.pending != pending or stepper.asks
         if report is None and not moved:
             self._wait(started_ns)
             return False
-        waited_ns = self._stop_waiting(started_ns)
+        waited_ns += self._stop_waiting(started_ns)
         words = self.context.stats.words
         words[_BATCHES] = slots.number - 1
         if report is not None:

@@ -21,7 +21,6 @@ from fast_core.run.structures import rows_per_burst
 FIGURES_EVERY = 16  # batches
 EMPTY_LIMIT = 1000  # tickets in a row
 _BATCHES, _EMPTY = int(StatsColumn.BATCHES), int(StatsColumn.EMPTY_BATCHES)
-_PROGRESS = int(StatsColumn.PROGRESS)
 
 
 class ReplayNode(Node):
@@ -121,7 +120,7 @@ class ReplayNode(Node):
         words = self.context.stats.words
         words[_BATCHES] += 1
         words[_EMPTY] += not drawn
-        words[_PROGRESS] += 1
+        self._works[self._state] += 1
         if words[_BATCHES] % FIGURES_EVERY == 0:
             self.replay.write_figures(self.context.stats, group if drawn else None)
         if not self._left:

@@ -136,6 +136,20 @@ def test_work_that_often_takes_long_may_take_long(watched: Watched) -> None:
     assert "within 60 s (supervision.work_timeout_s)" in failure.error, "and this is the most"
 
 
+def test_node_that_says_only_that_work_came_back_comes_forward(watched: Watched) -> None:
+    """As a policy node within a turn; what it does next was done before."""
+    watched.enter(OPTIMIZER_ROW, NodeState.ACTING)
+    works = watched.stage.memory.works("optimizer-0")
+
+    def act() -> None:
+        works[NodeState.ACTING] += 1
+
+    assert watched.run(2 * WORK_LIMIT_S, beside=act) is None
+    assert watched.run(REPEAT_LIMIT_S - 1) is None
+    assert isinstance(failure := watched.run(3), Failed)
+    assert "within 30 s (supervision.repeat_timeout_s" in failure.error
+
+
 def test_each_kind_of_work_has_a_scale_of_its_own(watched: Watched) -> None:
     watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
     for _ in range(3):

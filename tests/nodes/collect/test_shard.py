@@ -54,8 +54,9 @@ class Acting:
         self.stage = Stage(folder, config, checkpoint=checkpoint, environment=environment)
         self.policy = CountingPolicy(declares)
         self.policy.load([np.zeros(1)])
-        words = self.stage.memory.stats("env-0").words
-        self.shard = until_the_end(Shard(self.stage.plan, self.stage.memory, 0, 1, words))
+        memory = self.stage.memory
+        words, works = memory.stats("env-0").words, memory.works("env-0")
+        self.shard = until_the_end(Shard(self.stage.plan, memory, 0, 1, words, works))
         for repetition in self.shard.repetitions:
             repetition.take()
         self.lost = self.shard.begin()
@@ -250,7 +251,7 @@ def test_episodes_that_begin_with_other_values_are_seen_to_come_forward(
         EnvGroup, "change", lambda group, plan: seen.append(words[StatsColumn.SHARD])
     )
     for number in (0, 1):
-        shard = Shard(stage.plan, stage.memory, number, 1, words)
+        shard = Shard(stage.plan, stage.memory, number, 1, words, stage.memory.works("env-0"))
         shard.change(stage.plan)
         shard.close()
     assert seen == [0, 1]
