@@ -21,7 +21,9 @@
 namespace fastloop::search {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kLeastSpan = 1e-8;    // what differences of values are divided by at least
+// What differences of values are divided by at least, so that rounding makes none; the authors of
+// EfficientZero (arXiv:2111.00210) have the same in their code.
+constexpr double kLeastSpan = 1e-2;
 constexpr double kLeastShare = 1e-300; // of an action, so that no mean is one over nothing
 constexpr double kLeastExponent = -700.0;
 constexpr double kNotUntried = -1.0; // in a row: tried, or not allowed

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+LEAST_SPAN = 1e-2  # what differences of values are divided by at least
+
 Said = tuple[object, float, float, Sequence[float]]  # state, reward, value, logits
 
 
@@ -126,7 +128,7 @@ class PlainSearch:
         for a in node.logits:
             child = node.children.get(a)
             count = child.visits if child else 0
-            value = (self.q(child) - low) / max(high - low, 1e-8) if child else 0.0
+            value = (self.q(child) - low) / max(high - low, LEAST_SPAN) if child else 0.0
             factor = self.pb_c_init + math.log((total + self.pb_c_base + 1) / self.pb_c_base)
             scores[a] = value + prior[a] * math.sqrt(total) / (1 + count) * factor
         return first_best(scores)
@@ -144,7 +146,7 @@ class PlainSearch:
         full = {a: q.get(a, mixed) for a in node.logits}
         low, high = min(full.values()), max(full.values())
         scale = (self.c_visit + max(counts.values(), default=0)) * self.c_scale
-        return {a: scale * (v - low) / max(high - low, 1e-8) for a, v in full.items()}
+        return {a: scale * (v - low) / max(high - low, LEAST_SPAN) for a, v in full.items()}
 
     def improved(self, node: Node) -> dict[int, float]:
         """Equation 11."""
