@@ -203,7 +203,7 @@ class ReplayLearner(ABC, Generic[Settings]):
     def _say(self, batch: ReplayBatch) -> None:
         """Write what a batch says of its observations, if they are normalised."""
         if self._observed is not None:
-            self._observed.say(batch, first=not (self._updates or self._begun))
+            self._observed.say(batch.obs, first=not (self._updates or self._begun))
 
     def _read(self, batch: ReplayBatch, turn: int | None) -> None:
         """Take note of the run's progress."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fast_core.algorithm import ReplayBatch
+from fast_core.algorithm import Array
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import RunningMoments
 from fast_core.algos.nets.observations import ObservationEncoder
@@ -50,15 +50,15 @@ class ObservedRows:
         self._origin: F32 = np.zeros((2, encoder.size), np.float32)
         self._publish()
 
-    def say(self, batch: ReplayBatch, *, first: bool) -> None:
-        """Write what a batch says of its observations; ``first``: nothing was merged before it."""
+    def say(self, obs: Array, *, first: bool) -> None:
+        """Write what observations of a batch say; ``first``: nothing was merged before them."""
         alone = first and self._centred
         if alone:
-            exact, square = self._encoder.spread(batch.obs)
+            exact, square = self._encoder.spread(obs)
             known = exact.astype(np.float32)
             mean = exact - known
         else:
-            rows = self._encoder.vector(batch.obs)
+            rows = self._encoder.vector(obs)
             known = rows.mean(axis=0, dtype=np.float64).astype(np.float32) if first else self._known
             distance = rows - known
             mean = distance.mean(axis=0, dtype=np.float64)

@@ -66,6 +66,9 @@ class TorchVectors(Vectors):
         self.bad: Tensor | None = None
         self.learned: dict[str, list[Tensor]] = {}
         self._written: set[str] = set()  # parts whose gradient the last losses wrote
+        # The part that the encoder learns for: critics, or the first network of a model.
+        networks = [name for name, group in layout.groups.items() if group.shape is not None]
+        self._seeing = "critics" if "critics" in layout.groups else next(iter(networks), "")
         self._device = torch.device(setup.device)
         self.upload = Uploader(staging or make_staging(self._device))
         if setup.precision == "bf16":
@@ -117,16 +120,21 @@ class TorchVectors(Vectors):
                 self._gradient[group.place].zero_()
 
     def differentiate(self, losses: Mapping[str, Tensor]) -> None:
-        """Write the gradients of losses by part; the encoder's are those of ``critics``.
+        """Write the gradients of losses by part; the encoder's are those of `_seeing`.
 
-        To accumulate them, as ``backward`` does, costs a node of the graph for each parameter.
+        Parts of one loss are differentiated at once. To accumulate gradients, as ``backward`` does,
+        costs a node of the graph for each parameter.
         """
         before, self._written = self._written, set()
+        together: dict[int, list[str]] = {}
         for part, loss in losses.items():
-            names = ["encoder", part] if part == "critics" else [part]
+            names = ["encoder", part] if part == self._seeing else [part]
+            together.setdefault(id(loss), []).extend(names)
+        for names in together.values():
             learned = [p for name in names for p in self.learned.get(name, [])]
             if learned:
                 self._written.update(names)
+                loss = losses[names[-1]]
                 _write(learned, torch.autograd.grad(loss, learned, allow_unused=True))
         for name in before - self._written:
             self._gradient[self._layout.groups[name].place].zero_()
@@ -148,7 +156,8 @@ class TorchVectors(Vectors):
         """Shorten the gradient of a network, with the encoder's if it trains that."""
         if longest is None or name == "encoder":
             return
-        names = [n for n in ("encoder",) if n in self._layout.groups and name == "critics"] + [name]
+        below = name == self._seeing and "encoder" in self._layout.groups
+        names = ["encoder", name] if below else [name]
         places = [self._gradient[self._layout.groups[n].place] for n in names]
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in places]))
         scale = (longest / (norm + 1e-6)).clamp(max=1.0)

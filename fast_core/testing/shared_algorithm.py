@@ -183,4 +183,5 @@ def _half(batch: ReplayBatch, rank: int) -> ReplayBatch:
     columns: dict[str, Any] = {
         name: value[part] for name, value in vars(batch).items() if isinstance(value, np.ndarray)
     }
-    return replace(batch, **columns)
+    extra = {name: value[part] for name, value in batch.extra.items()}
+    return replace(batch, **columns, extra=extra)
