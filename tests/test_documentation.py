@@ -100,7 +100,9 @@ def test_shipped_sweep_would_run(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_defaults_filled_in_as_told_would_run(name: str, tmp_path: Path) -> None:
-    values = iter(["mine", "CartPole-v1" if name in ("ppo", "dqn") else "Pendulum-v1", "100_000"])
+    values = iter(
+        ["mine", "CartPole-v1" if name in ("ppo", "dqn", "muzero") else "Pendulum-v1", "100_000"]
+    )
     text = template(name, algorithm_config_type(name))
     filled = re.sub("# required.*", lambda _: next(values), text.partition("\n")[2])
     assert not list(values)

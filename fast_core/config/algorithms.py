@@ -21,6 +21,7 @@ REGISTRY = {
     "dsact": "fast_core.algos.replay.dsac_config:DSACTConfig",
     "td3": "fast_core.algos.replay.td3_config:TD3Config",
     "ddpg": "fast_core.algos.replay.td3_config:DDPGConfig",
+    "muzero": "fast_core.algos.muzero.config:MuZeroConfig",
     "random": "fast_core.algos.random.config:RandomConfig",
 }
 
@@ -30,6 +31,7 @@ _KIN = {
     **dict.fromkeys(("a3c", "r2d2", "vtrace"), "impala"),
     **dict.fromkeys(("c51", "rainbow", "iqn", "qrdqn", "qr-dqn", "ddqn"), "dqn"),
     **dict.fromkeys(("redq", "droq", "crossq", "tqc"), "sac"),
+    **dict.fromkeys(("alphazero", "efficientzero", "mcts"), "muzero"),
 }
 
 

@@ -75,6 +75,21 @@ DECLARED: dict[str, Any] = CONTINUOUS | {
     "replay": CONTINUOUS["replay"] | {"prioritized": False},
 }
 
+# A policy that searches, and writes what it found; sequences of stacked frames.
+SEARCHED: dict[str, Any] = DISCRETE | {
+    "algorithm": {
+        "name": "muzero",
+        "hidden_sizes": [8],
+        "latent": 6,
+        "batch_size": 16,
+        "n_step": 3,
+        "unroll": 2,
+        "simulations": 4,
+        "bootstrap": "search",
+        "normalize_observations": True,
+    }
+}
+
 # Rows of 5 KiB: a checkpoint of them takes several turns of the replay node, between draws.
 PICTURES: dict[str, Any] = DISCRETE | {
     "environment": {
@@ -93,6 +108,7 @@ TASKS = {
     "options": OPTIONS,
     "own networks": OWN,
     "declared columns": DECLARED,
+    "searched": SEARCHED,
 }
 
 # Longer than any test waits, with everything that may be killed.

@@ -65,6 +65,7 @@ CASES = (
     ("discrete", (4,)),
     ("options", (2,)),
     ("declared columns", (2,)),
+    ("searched", (1, 2, 4)),
 )
 
 
@@ -90,12 +91,13 @@ def test_other_seeds_learn_something_else(
     assert set(other.values()).isdisjoint(finished(inline["continuous"]).values())
 
 
+@pytest.mark.parametrize("name", slow_but(["continuous"], ["continuous", "searched"]))
 def test_policy_nodes_equal_policies_beside_the_environments(
-    workplace: Workplace, inline: dict[str, Launched]
+    workplace: Workplace, inline: dict[str, Launched], name: str
 ) -> None:
     given = ("policy.placement=node", "policy.groups=1", "diagnostics.delay_ms=2")
-    launched = workplace.launch(*given, config=CONTINUOUS)
-    assert finished(launched) == finished(inline["continuous"])
+    launched = workplace.launch(*given, config=TASKS[name])
+    assert finished(launched) == finished(inline[name])
 
 
 @pytest.mark.slow
