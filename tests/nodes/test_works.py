@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fast_core.events import Failed, Transform
 from fast_core.launcher.failures.stall import StallDetector
+from fast_core.messages import Failed, Transform
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from tests.closing import until_the_end
 from tests.nodes import test_rollout_stage as stages
