@@ -108,6 +108,8 @@ class Search:
                 f"a search needs an action, and to consider one; got actions={actions}, "
                 f"considered={considered}"
             )
+        if not 0 <= discount <= 1:
+            raise ConfigError(f"the discount of a search must be 0 to 1; got {discount!r}")
         self._actions, self._simulations = actions, simulations
         considered = min(considered, actions) if root == "gumbel" else 0
         schedule = [visits_before(k, simulations) for k in range(considered + 1)]

@@ -129,7 +129,7 @@ PyObject* begin(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "LOOOO:begin", &roots, &value, &logits, &allowed, &noise))
     return nullptr;
   Trees& trees = trees_of(self);
-  if (roots < 1 || roots > trees.capacity()) return refuse("there is no room for as many roots");
+  if (roots < 0 || roots > trees.capacity()) return refuse("there is no room for as many roots");
   const std::int64_t numbers = roots * trees.rules().actions;
   Array values, scores, mask, uniform;
   if (!values.read<float>(value, roots) || !scores.read<float>(logits, numbers) ||

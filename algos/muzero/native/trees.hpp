@@ -289,8 +289,8 @@ class Trees {
     return Fault::none;
   }
 
-  static double within(float uniform) {  // a stream may give 0
-    return std::min(std::max(static_cast<double>(uniform), 1e-9), 1.0 - 1e-9);
+  static double within(float uniform) {  // a stream may give 0; in this order NaN is the least
+    return std::min(1.0 - 1e-9, std::max(1e-9, static_cast<double>(uniform)));
   }
   static double gumbel(float uniform) { return -std::log(-std::log(within(uniform))); }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -373,6 +374,21 @@ def test_logits_of_what_is_not_allowed_may_be_anything() -> None:
     np.testing.assert_array_equal(found.policy, case.run(case.search()).policy)
 
 
+def test_noise_that_is_no_number_is_the_least_there_is() -> None:
+    noise = plainly("gumbel").inputs["noise"]
+    noise[:, 0] = 0
+    case, found = plainly("gumbel"), []
+    for least in (0.0, np.nan):
+        inputs = case.inputs | {"noise": np.where(noise == 0, np.float32(least), noise)}
+        found.append(case.search().run(latent=case.latent, step=case.world.step, **inputs))
+    np.testing.assert_array_equal(found[0].visits, found[1].visits)
+
+
+def test_search_from_no_roots_finds_nothing() -> None:
+    case = plainly("puct", roots=0)
+    assert [len(array) for array in case.run(case.search())] == [0, 0, 0, 0]
+
+
 def test_what_does_not_fit_is_refused() -> None:
     assert "the noise must be [8, 5]; got [8]" in refused(noise=np.zeros(8))
     assert "logits must be [8, 5]; got [8, 4]" in refused(logits=np.zeros((8, 4)))
@@ -381,6 +397,8 @@ def test_what_does_not_fit_is_refused() -> None:
         Search(2, 65_536, discount=1.0)
     with pytest.raises(ConfigError, match="actions=0"):
         Search(0, 16, discount=1.0)
+    with pytest.raises(ConfigError, match="discount of a search must be 0 to 1; got nan"):
+        Search(2, 16, discount=math.nan)
     huge = Search(1_000_000, 65_535, discount=1.0)
     with pytest.raises(PolicyError, match="take more memory than there is"):
         huge.run(np.zeros((64, 1_000_000)), np.zeros(64), np.zeros((64, 1)), WORLD.step)
