@@ -48,13 +48,13 @@ def test_node_stopped_inside_a_step_is_stopped_and_its_environment_not_blamed(
     workplace: Workplace,
 ) -> None:
     launched = workplace.toy(
-        "", "supervision.heartbeat_timeout_s=2", "environment.step_timeout_s=0.5", step_s=0.01
+        "", "supervision.heartbeat_timeout_s=3", "environment.step_timeout_s=2", step_s=0.01
     )
     launched.await_training()
     env = launched.node("env-0")
     os.kill(env, signal.SIGSTOP)
     launched.ends(1)
-    assert "no sign of life for 2 s (supervision.heartbeat_timeout_s)" in last_line(launched)
+    assert "no sign of life for 3 s (supervision.heartbeat_timeout_s)" in last_line(launched)
     assert "First cause: node 'env-0'" in launched.screen
     assert "stopped by a signal" in launched.screen
     assert "(most recent call first)" in launched.screen, "it woke up for a moment to say where"

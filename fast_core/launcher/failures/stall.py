@@ -60,7 +60,8 @@ class _Watched:
         pulse: The count of its sign of life.
         works: How often it has come back from work in each state.
         count: The pulse when it was looked at last.
-        beat_s: When that moved last; None before it began.
+        beat_s: When that was seen to have moved last; None before it began.
+        lived_s: The look before that: it may have been stopped at any time since.
         counters: The counters when they moved last, the state first; empty for none.
         moved_s: When that was.
         repeats: Whether what it does since then has been done before.
@@ -73,17 +74,18 @@ class _Watched:
     works: memoryview
     count: int = 0
     beat_s: float | None = None
+    lived_s: float = 0.0
     counters: tuple[int, ...] = ()
     moved_s: float = 0.0
     repeats: bool = False
     longest_s: dict[int, float] = field(default_factory=dict)
     first_s: dict[int, float] = field(default_factory=dict)
 
-    def silent_s(self, now_s: float, forgiven_s: float) -> float:
-        """For how long the pulse has not moved; 0 before it begins."""
+    def silent_s(self, now_s: float, before_s: float, forgiven_s: float) -> float:
+        """For how long the pulse has not moved; 0 before it begins. ``before_s``: the last look."""
         count = self.pulse[0]
         if count != self.count:
-            self.count, self.beat_s = count, now_s
+            self.count, self.beat_s, self.lived_s = count, now_s, before_s
         return 0.0 if self.beat_s is None else now_s - max(self.beat_s, forgiven_s)
 
     def look(self, counters: tuple[int, ...], now_s: float, unseen_s: float) -> bool:
@@ -162,7 +164,7 @@ class StallDetector:
                 self._renew(node)
             if node in lost or only not in (None, node):
                 continue
-            silent_s = watched.silent_s(now_s, self._forgiven_s)
+            silent_s = watched.silent_s(now_s, now_s - pause_s, self._forgiven_s)
             if silent_s > MISSED_S:
                 watched.counters = ()  # so that its time begins anew when it goes on
                 failure = self._stopped(node, watched.stats.snapshot(), silent_s)
@@ -194,8 +196,7 @@ class StallDetector:
         if not watched.look(counters, now_s, self._unseen_s):
             return None
         limit = self._limit(row, watched)
-        # Until it gave its last sign of life: it may have been stopped just now.
-        lived_s = now_s if watched.beat_s is None else watched.beat_s
+        lived_s = now_s if watched.beat_s is None else watched.lived_s
         still_s = lived_s - max(watched.moved_s, self._forgiven_s)
         if limit.seconds is None or still_s < limit.seconds:
             return None

@@ -298,6 +298,22 @@ def test_process_that_is_stopped_inside_a_step_is_not_blamed_on_the_environment(
     assert "no sign of life for 20 s" in failure.error
 
 
+def test_process_that_was_stopped_before_a_late_look_is_not_blamed_on_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave its last sign of life at some time since the look before, perhaps at once."""
+    environment = EnvironmentConfig(id="CartPole-v1", step_timeout_s=1.5)
+    watched = Watched(Stage(tmp_path, make_config(environment=environment)), monkeypatch)
+    watched.enter(ENV_ROW, NodeState.STEPPING)
+    assert watched.run(1) is None
+    watched.beat()
+    watched.lives = False
+    watched.now_s += 1.8
+    assert watched.detector.check(watched.now_s) is None
+    assert isinstance(failure := watched.run(100), Failed)
+    assert "no sign of life for" in failure.error
+
+
 def test_time_that_a_process_was_stopped_for_counts_for_no_limit(watched: Watched) -> None:
     watched.enter(ENV_ROW, NodeState.STEPPING)
     assert watched.run(STEP_LIMIT_S - 3) is None
