@@ -76,6 +76,7 @@ SHORTER: dict[str, dict[str, Any]] = {
         "SETTLED_S": 0.2,
         "CONFIG": sampler_limit.CONFIG.replace("steps: 256", "steps: 16"),
     },
+    "muzero": {"SECONDS": 0.02, "QUICK_ROUNDS": 1},
     # What is taken before learning has begun is as much of a figure.
     "replay_memory": {"QUICK_LARGE": 400_000, "SETTLED_ENV_STEPS": 100},
     "policy": {
