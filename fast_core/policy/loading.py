@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import numpy as np
 
 from fast_core.algorithm import Array
@@ -47,6 +48,7 @@ def load_policy(
     seed: int = 0,
     nonfinite: Nonfinite = "fail",
     modules: Sequence[str] = (),
+    simulations: int | None = None,
 ) -> Policy:
     """Load a trained policy, ready to act in this process.
 
@@ -66,10 +68,11 @@ def load_policy(
             ``act`` acts on what the network makes of them; see `Policy.__call__`.
         modules: Modules of others that a file may import, with all that lies below them: those of
             an algorithm or network of one's own. What a run names is imported in any case.
+        simulations: Of each search, where it plans (muzero); None: as many as its run had.
 
     Raises:
         CheckpointError: There is no such policy, or it is damaged.
-        ConfigError: There is no such run or file.
+        ConfigError: There is no such run or file, or nothing is searched.
         PolicyError: It can't compute on this device.
     """
     if not isinstance(source, str | os.PathLike):
@@ -86,9 +89,24 @@ def load_policy(
         file, run, where = _of_file(path)
         named = code_of_algorithm(file.algorithm)
         check_code(f"the policy {where}", named, modules, CheckpointError)
+    if simulations is not None:
+        file = _searching(file, where, simulations)
     return Policy(
         file, where=where, device=device, seed=seed, nonfinite=nonfinite, run=run, modules=modules
     )
+
+
+def _searching(file: PolicyFile, where: str, simulations: int) -> PolicyFile:
+    """The same with so many simulations of each search."""
+    algorithm = file.algorithm
+    if "simulations" not in algorithm:
+        raise ConfigError(
+            f"simulations={simulations!r} is for policies that search, as muzero's do; the policy "
+            f"{where} is of {algorithm['name']!r}. Leave it out."
+        )
+    if type(simulations) is not int or simulations < 1:
+        raise ConfigError(f"simulations must be an integer of at least 1; got {simulations!r}")
+    return msgspec.structs.replace(file, algorithm={**algorithm, "simulations": simulations})
 
 
 def _of_file(path: Path) -> tuple[PolicyFile, Path | None, str]:

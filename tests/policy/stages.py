@@ -52,6 +52,11 @@ KINDS = {
     ),
     "sac": "environment: {id: Pendulum-v1}\nalgorithm: {name: sac, hidden_sizes: [16]}",
     "dqn": "environment: {id: CartPole-v1}\nalgorithm: {name: dqn, hidden_sizes: [16]}",
+    "muzero": (
+        "environment: {id: fastloop/TicTacToe-v0, modules: [fast_core.clients.games.tic_tac_toe],"
+        " action_mask: moves}\n"
+        "algorithm: {name: muzero, two_players: true, latent: 8, hidden_sizes: [8], simulations: 6}"
+    ),
 }
 ENVS, EPISODES = 3, 4
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm.spec import Branch, Tree
-from fast_core.errors import CheckpointError, PolicyError
+from fast_core.errors import CheckpointError, ConfigError, PolicyError
 from fast_core.policy import Policy, PolicyState, load_policy
 from tests.forms import slow_but
 from tests.policy.stages import ENVS, KINDS, Played, play
@@ -277,3 +277,27 @@ def test_another_networks_parameters_are_refused(cartpole: Played) -> None:
     other = msgspec.structs.replace(file, algorithm={**file.algorithm, "gama": 0.5})
     with pytest.raises(CheckpointError, match=r"here has a configuration .*'ppo' .*`gama`"):
         Policy(other, where="here")
+
+
+def test_policies_that_search_may_search_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = play(tmp_path, "muzero", monkeypatch).file
+    policies = [load_policy(file, simulations=n) for n in (None, 1, 40)]
+    assert [policy.file.algorithm["simulations"] for policy in policies] == [6, 1, 40]
+    board = {"board": np.zeros((3, 3, 2), np.int8), "moves": np.ones(9, np.int8), "to_play": 0}
+    board["board"][0, :2, 0] = 1
+    board["moves"][:2] = 0  # type: ignore[index]
+    for policy in policies:
+        action, state = policy(board)
+        assert action in range(2, 9) and state is None
+    with pytest.raises(ConfigError, match="simulations must be an integer of at least 1; got 0"):
+        load_policy(file, simulations=0)
+
+
+def test_simulations_are_refused_where_nothing_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = play(tmp_path, "dqn", monkeypatch).file
+    with pytest.raises(ConfigError, match=r"policies that search.*is of 'dqn'\. Leave it out"):
+        load_policy(file, simulations=8)
