@@ -162,8 +162,7 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
     def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
         """All networks, statistics, and whether actions are any."""
         layout, how = Layout(), self.normalization(environment)
-        if (encoder := self.encoder(environment)) is not None:
-            layout.add_encoder("encoder", encoder, target=True)
+        layout.add_below(self.encoder(environment), None, target=True)
         self.add_networks(layout, environment)
         fields = [FieldSpec(p.name, p.shape, "float32") for p in layout.parameters]
         if how is not None:

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fast_core.algorithm import LearnerSetup, ReplayBatch, RolloutBatch, SequenceBatch, UpdateReport
+from fast_core.algorithm import LearnerSetup, SequenceBatch
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.muzero.config import MuZeroConfig
 from fast_core.algos.muzero.torch_model import TorchModel
 from fast_core.algos.muzero.torch_sequences import Sequences, TorchSequences
 from fast_core.algos.muzero.torch_support import TorchSupport
 from fast_core.algos.nets.networks import F32
+from fast_core.algos.replay.learner import Batch
 from fast_core.algos.replay.torch_algorithm import Loss, TorchAlgorithm
 from fast_core.algos.replay.torch_networks import Perceptron
 
@@ -63,20 +64,15 @@ class MuZero(TorchAlgorithm[MuZeroConfig]):
 
     # --- updates -------------------------------------------------------------------------------
 
-    def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:
-        """See `TorchAlgorithm.update`; the batch is a `SequenceBatch`."""
-        self.begin(cast(ReplayBatch, batch))
-        return self._report()
-
-    def prefetch(self, batch: ReplayBatch) -> None:
+    def prefetch(self, batch: Batch) -> None:
         """Nothing is copied ahead: what is copied of sequences is drawn with them."""
 
-    def _say(self, batch: ReplayBatch) -> None:
+    def _say(self, batch: Batch) -> None:
         if self._observed is not None:
             first = not (self._updates or self._begun)
             self._observed.say(batch.obs[:, 0], first=first)
 
-    def _learn(self, batch: ReplayBatch) -> Loss:
+    def _learn(self, batch: Batch) -> Loss:
         self._vectors.clear()
         found = self.judge_sequences(self._sequences.take(cast(SequenceBatch, batch), self._rng))
         self._vectors.differentiate(found.losses)

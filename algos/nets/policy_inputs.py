@@ -14,6 +14,17 @@ from fast_core.algos.nets.normalizer import Normalization, Scaling
 from fast_core.algos.nets.observations import ObservationEncoder
 
 
+def given(state: Array | None) -> F32:
+    """What a policy with memory remembers, which is given to it.
+
+    Raises:
+        TypeError: It is not.
+    """
+    if state is None:
+        raise TypeError("a policy with memory needs the state that its last call returned")
+    return state  # type: ignore[return-value]
+
+
 class PolicyInputs:
     """Takes observations apart, and normalises their numbers.
 

@@ -24,10 +24,14 @@ from fast_core.algos.nets.recurrent_shape import Cell, MemoryShape
 
 
 class TorchMemory:
-    """A recurrent layer over named parameter tensors; it owns none."""
+    """A recurrent layer over named parameter tensors; it owns none.
+
+    Attributes:
+        size: Features that leave it, ``H``.
+    """
 
     def __init__(self, shape: MemoryShape) -> None:
-        self._shape = shape
+        self._shape, self.size = shape, shape.size
         self._over_time = _over_time
 
     def hide_from_compiler(self) -> None:

@@ -10,7 +10,7 @@ from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup, Th
 from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.replay.box_actions import check_box
-from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.recurrent_settings import RecurrentSettings
 from fast_core.algos.replay.vectors import Layout
 from fast_core.config import Count
 from fast_core.system.importing import own
@@ -18,7 +18,7 @@ from fast_core.system.importing import own
 Rate = Annotated[float, Meta(gt=0)]
 
 
-class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
+class BoxBlueprint(RecurrentSettings, frozen=True, kw_only=True):
     """An actor-critic in boxes; a subclass says what its networks put out.
 
     Attributes:
@@ -29,7 +29,7 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
         policy_delay: Steps of the critics for one of the policy and the targets.
     """
 
-    changeable: ClassVar[tuple[str, ...]] = (*ReplaySettings.changeable, "policy_learning_rate")
+    changeable: ClassVar[tuple[str, ...]] = (*RecurrentSettings.changeable, "policy_learning_rate")
 
     policy_learning_rate: Rate | None = None
     actor_sizes: Annotated[tuple[Count, ...], Meta(min_length=1)] | None = None
@@ -117,10 +117,8 @@ class BoxBlueprint(ReplaySettings, frozen=True, kw_only=True):
         critics = 6 * self.critic_shape(environment).products
         policy = 4 * self.policy_shape(environment).products
         # Of convolutions: forward and backward, the next observations in one or two networks.
-        encoder = self.encoder(environment)
-        passes = 4 if self.policy_has_target() else 5
-        convolutions = 0 if encoder is None else passes * encoder.products
-        return 2 * (critics + policy + convolutions) * self.batch_size
+        below = self.products_below(environment, 4 if self.policy_has_target() else 5)
+        return 2 * (critics + policy + below) * self.batch_size
 
 
 class SquashedBlueprint(BoxBlueprint, frozen=True, kw_only=True):

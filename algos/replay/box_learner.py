@@ -34,7 +34,7 @@ class BoxLearner(NumpyLearner[BoxBlueprint]):
         self._target_critics = self._vectors.target_network("critics")
         self._policy = self._vectors.network("policy")
 
-    def _compute(self, batch: ReplayBatch) -> Losses:
+    def _learn(self, batch: ReplayBatch) -> Losses:
         inputs, rows = self._inputs, len(batch.reward)
         inputs.fill(batch)
         target = self._next_value()

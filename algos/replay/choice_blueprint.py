@@ -8,13 +8,13 @@ from msgspec import Meta
 
 from fast_core.algorithm import LearnerSetup, NoiseSpec, Policy, PolicySetup, Thinker
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.replay.settings import ReplaySettings
+from fast_core.algos.replay.recurrent_settings import RecurrentSettings
 from fast_core.config import Count
 from fast_core.errors import ConfigError
 from fast_core.system.importing import own
 
 
-class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
+class ChoiceBlueprint(RecurrentSettings, frozen=True, kw_only=True):
     """A learner of values of choices, which explores by a share of random ones.
 
     Attributes:
@@ -25,7 +25,7 @@ class ChoiceBlueprint(ReplaySettings, frozen=True, kw_only=True):
     """
 
     changeable: ClassVar[tuple[str, ...]] = (
-        *ReplaySettings.changeable,
+        *RecurrentSettings.changeable,
         "epsilon_initial",
         "epsilon_final",
     )

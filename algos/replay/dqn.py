@@ -39,7 +39,7 @@ class DQN(NumpyLearner[DQNConfig]):
         self._network = self._vectors.network("critics")
         self._target_network = self._vectors.target_network("critics")
 
-    def _compute(self, batch: ReplayBatch) -> Losses:
+    def _learn(self, batch: ReplayBatch) -> Losses:
         rows, inputs, dueling = len(batch.reward), self._inputs, self.settings.dueling
         inputs.fill(batch)
         # One pass serves the observations and, with double targets, the next ones.

@@ -78,10 +78,8 @@ class DQNConfig(ChoiceBlueprint, frozen=True, kw_only=True):
         if self.modular:
             return super().update_flops(environment, rows)
         passes = 5 if self.double else 4
-        encoder = self.encoder(environment)
-        products = self.shape(environment).products
-        products += 0 if encoder is None else encoder.products
-        return 2 * passes * products * self.batch_size
+        products = passes * self.shape(environment).products
+        return 2 * (products + self.products_below(environment, passes)) * self.batch_size
 
     def first_value(self, environment: EnvironmentSpec) -> int:
         """Behind the value, if it is an output of the same network."""

@@ -16,7 +16,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from fast_core.algorithm import Array, LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algorithm import (
+    Array,
+    LearnerSetup,
+    ReplayBatch,
+    RolloutBatch,
+    SequenceBatch,
+    UpdateReport,
+)
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.encoder_shape import draw_encoder_values
 from fast_core.algos.nets.learner_state import Nonfinite, fill
@@ -24,10 +31,12 @@ from fast_core.algos.nets.mlp import draw_first_values
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.normalizer import moments_state
 from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.recurrent_cells import initialise
 from fast_core.algos.replay.critic_batch import CriticInputs
 from fast_core.algos.replay.observed import ObservedRows
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.vectors import (
+    BELOW,
     OBSERVATIONS,
     Layout,
     NumpyVectors,
@@ -40,6 +49,7 @@ from fast_core.errors import CheckpointError, ConfigError
 STATE_FORMAT = 1
 FIRST_VALUES, NOISE = 0, 1  # purposes of random streams
 NOTHING: F32 = np.empty(0, np.float32)
+Batch = ReplayBatch | SequenceBatch
 
 
 @dataclass(frozen=True)
@@ -122,13 +132,13 @@ class ReplayLearner(ABC, Generic[Settings]):
 
     # --- updates -------------------------------------------------------------------------------
 
-    def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:
+    def update(self, batch: RolloutBatch | Batch) -> UpdateReport:
         """Take one optimizer step, with a batch from replay.
 
         Raises:
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
-        assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
+        assert not isinstance(batch, RolloutBatch), "rollouts are for on-policy algorithms"
         self._differentiate(batch, None)
         return self._apply(self._policy_is_due, 1.0, finite=self._errors_are_finite)
 
@@ -137,7 +147,7 @@ class ReplayLearner(ABC, Generic[Settings]):
         """Steps behind the parameters."""
         return self._updates
 
-    def gradient(self, batch: ReplayBatch, *, turn: int | None = None) -> F32:
+    def gradient(self, batch: Batch, *, turn: int | None = None) -> F32:
         """The first half of `update`: everything that optimizers have to average.
 
         Args:
@@ -194,18 +204,21 @@ class ReplayLearner(ABC, Generic[Settings]):
         sequence = np.random.SeedSequence(self._seed, spawn_key=(NOISE, replica))
         self._rng = np.random.default_rng(sequence)
 
-    def _differentiate(self, batch: ReplayBatch, turn: int | None) -> None:
+    def _differentiate(self, batch: Batch, turn: int | None) -> None:
         self._read(batch, turn)
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
             self._say(batch)
 
-    def _say(self, batch: ReplayBatch) -> None:
+    def _say(self, batch: Batch) -> None:
         """Write what a batch says of its observations, if they are normalised."""
         if self._observed is not None:
-            self._observed.say(batch.obs, first=not (self._updates or self._begun))
+            obs = batch.obs
+            if isinstance(batch, SequenceBatch):
+                obs = obs[:, :-1][batch.mask]
+            self._observed.say(obs, first=not (self._updates or self._begun))
 
-    def _read(self, batch: ReplayBatch, turn: int | None) -> None:
+    def _read(self, batch: Batch, turn: int | None) -> None:
         """Take note of the run's progress."""
         self._env_steps, self._turn = batch.env_steps, turn
         if self.settings.learning_rate_schedule == "linear":
@@ -269,7 +282,7 @@ class ReplayLearner(ABC, Generic[Settings]):
         return self._layout.size if self._policy_is_due else self._critic_size
 
     @abstractmethod
-    def _compute(self, batch: ReplayBatch) -> Losses:
+    def _compute(self, batch: Batch) -> Losses:
         """Write the gradient of every group that is due."""
 
     @abstractmethod
@@ -286,11 +299,11 @@ class ReplayLearner(ABC, Generic[Settings]):
 
     def _acting(self, flat: F32) -> list[F32]:
         """What acts, with what it sees through first; views."""
-        return self._views(flat, ("encoder", *self.acting))
+        return self._views(flat, (*BELOW, *self.acting))
 
     def insight_parameters(self) -> Sequence[Array]:
         """What insights need beside those."""
-        judging = set(self.judging).difference(("encoder", *self.acting))
+        judging = set(self.judging).difference((*BELOW, *self.acting))
         return self._views(self._vectors.parameters(), judging)
 
     def _views(self, flat: F32, names: Collection[str]) -> list[F32]:
@@ -425,14 +438,22 @@ class NumpyLearner(ReplayLearner[Settings]):
         if settings.learns_with_torch(environment, setup):
             raise ConfigError(
                 f"{type(self).__name__} of algorithm.name {settings.name!r} computes in NumPy, on "
-                "the CPU, in fp32 and without convolutions. Set nodes.optimizer.device cpu and "
-                "precision fp32, algorithm.network mlp and backend auto, or let torch_learner of "
-                "its settings name a TorchAlgorithm."
+                "the CPU, in fp32 and without convolutions or memory. Set nodes.optimizer.device "
+                "cpu and precision fp32, algorithm.network mlp, recurrent none and backend auto, "
+                "or let torch_learner of its settings name a TorchAlgorithm."
             )
         flat = draw_values(self._layout, setup.seed)
         self._vectors = NumpyVectors(self._layout, flat, epsilon=settings.adam_epsilon)
         scaling = None if limit is None else self._vectors.scaling(limit)
         self._inputs = CriticInputs(self._encoder, self._actions, scaling)
+
+    def _compute(self, batch: Batch) -> Losses:
+        assert isinstance(batch, ReplayBatch), "gradients through time are torch's"
+        return self._learn(batch)
+
+    @abstractmethod
+    def _learn(self, batch: ReplayBatch) -> Losses:
+        """See `_compute`."""
 
     def _gradient_norm(self, stop: int) -> float:
         vectors, start, lengths = self._vectors, 0, []
@@ -462,4 +483,6 @@ def draw_values(layout: Layout, seed: int) -> F32:
             draw_first_values(group.parameters, flat, rng)
         elif group.encoder is not None:
             draw_encoder_values(group.parameters, flat, rng)
+        elif group.memory is not None:
+            initialise(group.memory, {p.name: p.view(flat) for p in group.parameters}, rng)
     return flat

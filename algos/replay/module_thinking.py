@@ -48,7 +48,7 @@ class ModuleCritics:
             for tensor, array in zip([*self._acting, *self._judging], arrays, strict=True):
                 tensor.copy_(torch.from_numpy(np.array(array, np.float32)))
 
-    def __call__(self, obs: Array, actions: F32) -> F32:
+    def __call__(self, obs: Array, actions: F32, state: Array | None) -> F32:
         """See `Critics`."""
         many = np.repeat(obs, len(actions), axis=0)
         with torch.inference_mode():

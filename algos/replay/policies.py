@@ -57,23 +57,26 @@ class BoxPolicy(ReplayPolicy):
         if explore and self._exploration >= 1.0:
             action = actions.uniform(normal)
             log_prob = np.full(rows, actions.uniform_log_prob, np.float32)
+            after = None if state is None else self.actor.output(obs, state)[1]
         else:
-            action, log_prob = self._choose(obs, normal, explore)
-        return ActionOutput(action.reshape(rows, *actions.shape), log_prob)
+            output, after = self.actor.output(obs, state)
+            action, log_prob = self._choose(output, normal, explore)
+        return ActionOutput(action.reshape(rows, *actions.shape), log_prob, after)
 
     def environment_action(self, action: Array) -> Array:
         """Stretch stored actions over the box."""
         return self.to_environment(action)
 
-    def spread(self, obs: Array) -> tuple[F32, F32, F32]:
+    def spread(self, obs: Array, state: Array | None = None) -> tuple[F32, F32, F32]:
         """Of stored actions ``[A]`` for one row: without exploration, their mean and deviation."""
-        quiet, mean, std = self._spread(self.actor.output(obs)[:, 0])
+        output, _ = self.actor.output(obs, state)
+        quiet, mean, std = self._spread(output[:, 0])
         if self._exploration >= 1.0:
             mean, std = np.zeros_like(mean), np.full_like(std, 1.0 / math.sqrt(3.0))
         return quiet, mean, std
 
-    def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
-        """Actions ``[B, A]`` and their log-probabilities ``[B]``."""
+    def _choose(self, output: F32, normal: F32, explore: bool) -> tuple[F32, F32]:
+        """Actions ``[B, A]`` and their log-probabilities ``[B]``, by what the network put out."""
         raise NotImplementedError
 
     def _spread(self, output: F32) -> tuple[F32, F32, F32]:
@@ -88,9 +91,9 @@ class SquashedPolicy(BoxPolicy):
         super().__init__(actor, environment)
         self._distribution = SquashedGaussian(self._actions.size)
 
-    def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
+    def _choose(self, output: F32, normal: F32, explore: bool) -> tuple[F32, F32]:
         noise = normal.T if explore else np.zeros_like(normal.T)
-        action, log_prob = self._distribution.sample(self.actor.output(obs), noise)
+        action, log_prob = self._distribution.sample(output, noise)
         return action.T, log_prob
 
     def _spread(self, output: F32) -> tuple[F32, F32, F32]:
@@ -115,11 +118,11 @@ class DeterministicPolicy(BoxPolicy):
         log_std = np.log(deviation) * self._actions.size
         self._constant = np.float32(-log_std - 0.5 * LOG_2PI * self._actions.size)
 
-    def _choose(self, obs: Array, normal: F32, explore: bool) -> tuple[F32, F32]:
+    def _choose(self, output: F32, normal: F32, explore: bool) -> tuple[F32, F32]:
         """The log-probability is that of the noise, before actions are clipped to the box."""
-        action: F32 = np.tanh(self.actor.output(obs).T)
+        action: F32 = np.tanh(output.T)
         if not explore:
-            return action, np.full(len(obs), self._constant, np.float32)
+            return action, np.full(len(action), self._constant, np.float32)
         action += self._std * normal
         np.minimum(np.maximum(action, np.float32(-1), out=action), np.float32(1), out=action)
         log_prob: F32 = np.add.reduce(np.square(normal), axis=1)
@@ -151,9 +154,9 @@ class GreedyPolicy(ReplayPolicy):
         self, obs: Array, *, noise: Array, explore: bool, state: Array | None = None
     ) -> ActionOutput:
         """Choose actions for ``obs [B, ...]``; the ``noise [B, 2]`` is uniform."""
-        best, mask = self._judge(obs)
+        best, mask, after = self._judge(obs, state)
         if not explore:
-            return ActionOutput(best, np.zeros(len(obs), np.float32))
+            return ActionOutput(best, np.zeros(len(obs), np.float32), after)
         allowed = np.ones((self._map.space.n, len(obs)), np.bool_) if mask is None else mask
         counts = np.maximum(np.add.reduce(allowed, axis=0), 1)
         uniform = np.asarray(noise, np.float32).reshape(len(obs), 2)
@@ -163,11 +166,11 @@ class GreedyPolicy(ReplayPolicy):
         epsilon = self._exploration
         action = np.where(uniform[:, 0] < epsilon, any_allowed, best)
         probability = epsilon / counts + (1.0 - epsilon) * (action == best)
-        return ActionOutput(action, np.log(probability).astype(np.float32))
+        return ActionOutput(action, np.log(probability).astype(np.float32), after)
 
-    def probabilities(self, obs: Array) -> F32:
+    def probabilities(self, obs: Array, state: Array | None = None) -> F32:
         """Of each choice for one row, ``[n]``."""
-        best, mask = self._judge(obs)
+        best, mask, _ = self._judge(obs, state)
         choices = self._map.space.n
         allowed = np.ones(choices) if mask is None else mask[:, 0].astype(np.float64)
         if not allowed.any():
@@ -177,13 +180,14 @@ class GreedyPolicy(ReplayPolicy):
         chances: F32 = found.astype(np.float32)
         return chances
 
-    def _judge(self, obs: Array) -> tuple[I64, Bool | None]:
-        """The best choices ``[B]``, and which are allowed, ``[n, B]``; None: all."""
-        values, mask = self.actor.output(obs)[self._first :], self.actor.encoder.mask(obs)
+    def _judge(self, obs: Array, state: Array | None) -> tuple[I64, Bool | None, F32 | None]:
+        """The best choices ``[B]``, which are allowed (``[n, B]``, None: all), and the state."""
+        output, after = self.actor.output(obs, state)
+        values, mask = output[self._first :], self.actor.encoder.mask(obs)
         if mask is None:
-            return values.argmax(axis=0), None
+            return values.argmax(axis=0), None, after
         best: I64 = np.where(mask.T, values, np.float32(FORBIDDEN)).argmax(axis=0)
-        return best, mask.T
+        return best, mask.T, after
 
     def environment_action(self, action: Array) -> Array:
         """Count from the space's first choice."""

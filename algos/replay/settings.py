@@ -25,7 +25,8 @@ from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.normalizer import Centering, Normalization
 from fast_core.algos.nets.observations import encoded_size, encodes_wide
 from fast_core.algos.nets.own_shape import Arguments, Network, check_arguments, is_own, needs_torch
-from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor
+from fast_core.algos.nets.recurrent_shape import MemoryShape
+from fast_core.algos.replay.actors import Actor, Exporting, NumpyActor, actor_layout
 from fast_core.algos.replay.vectors import OBSERVATIONS, Layout
 from fast_core.config import AlgorithmConfig, Count
 from fast_core.errors import ConfigError
@@ -143,6 +144,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """
         needed = (
             self.modular
+            or self.memory(environment) is not None
             or setup.device != "cpu"
             or setup.precision != "fp32"
             or self.encoder(environment) is not None
@@ -211,8 +213,22 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         """
         return None if is_own(self.network) else find_encoder(self.network, environment)
 
+    def memory(self, environment: EnvironmentSpec) -> MemoryShape | None:
+        """The recurrent layer under all networks, None where there is none."""
+        return None
+
+    def state_size(self, environment: EnvironmentSpec) -> int:
+        """What the recurrent layer remembers of each environment."""
+        memory = self.memory(environment)
+        return 0 if memory is None else memory.state_size
+
     def network_inputs(self, environment: EnvironmentSpec) -> int:
         """Numbers that a network gets of one observation."""
+        memory = self.memory(environment)
+        return self.observed_size(environment) if memory is None else memory.size
+
+    def observed_size(self, environment: EnvironmentSpec) -> int:
+        """Numbers of an observation, after the convolutions."""
         encoder = self.encoder(environment)
         return encoded_size(environment, ()) if encoder is None else encoder.size
 
@@ -243,8 +259,7 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
                 ours = module.name == "encoder" and not is_own(self.network)
                 layout.add_module(module, plain=not ours)
             return layout
-        if encoder is not None:
-            layout.add_encoder("encoder", encoder, target=True)
+        layout.add_below(encoder, self.memory(environment), target=True)
         self.add_networks(layout, environment)
         return layout
 
@@ -253,6 +268,14 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
         modules = self.modules(environment)
         products = sum(module.products * (4 if module.target else 3) for module in modules)
         return 2 * products * self.batch_size
+
+    def products_below(self, environment: EnvironmentSpec, passes: int) -> int:
+        """Multiplications of an update for a row, below all networks.
+
+        Convolutions see it in so many ``passes``, gradients counted as two.
+        """
+        encoder = self.encoder(environment)
+        return 0 if encoder is None else passes * encoder.products
 
     def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> Algorithm:
         """Build a learner; only that of torch imports torch."""
@@ -282,10 +305,10 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             acting = [module for module in self.modules(environment) if module.acts]
             fields = [field for module in acting for field in module.fields]
         else:
-            encoder = self.encoder(environment)
-            parameters = () if encoder is None else encoder.parameters("encoder", 0)
-            parameters += self.policy_shape(environment).parameters("policy", 0)
-            fields = [FieldSpec(p.name, p.shape, "float32") for p in parameters]
+            layout = actor_layout(
+                self.encoder(environment), self.memory(environment), self.policy_shape(environment)
+            )
+            fields = [FieldSpec(p.name, p.shape, "float32") for p in layout.parameters]
         how = self.normalization(environment)
         if how is not None:
             fields += how.fields(self.normalized_numbers(environment))
@@ -322,14 +345,15 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
             )
             return made
         encoder, shape = self.encoder(environment), self.policy_shape(environment)
+        memory = self.memory(environment)
         if setup.backend == "torch":
             # Imported here because torch costs a second or two and 200 MB.
             from fast_core.algos.replay.torch_actor import TorchActor
 
-            return TorchActor(encoder, shape, environment, setup, how=how)
+            return TorchActor(encoder, memory, shape, environment, setup, how=how)
         if encoder is not None:
             raise ConfigError(
                 f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
                 "Use auto or torch, or algorithm.network: mlp."
             )
-        return NumpyActor(shape, environment, how)
+        return NumpyActor(shape, environment, how, memory)

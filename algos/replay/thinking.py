@@ -27,8 +27,10 @@ class Critics(Protocol):
         """Use these from now on, as `Thinker.load` has them; they are copied."""
         ...
 
-    def __call__(self, obs: Array, actions: F32) -> F32:
+    def __call__(self, obs: Array, actions: F32, state: Array | None) -> F32:
         """What each says of one observation ``[1, ...]`` with stored actions ``[K, A]``.
+
+        ``state`` is what the policy remembered before.
 
         Returns:
             ``[M, out, K]``.
@@ -56,9 +58,9 @@ class NumpyCritics:
         for view, source in zip(self._views, last, strict=True):
             view[...] = source
 
-    def __call__(self, obs: Array, actions: F32) -> F32:
+    def __call__(self, obs: Array, actions: F32, state: Array | None) -> F32:
         """See `Critics`; ``A`` may be 0."""
-        seen = np.repeat(self._actor.seen(obs), len(actions), axis=0)
+        seen = np.repeat(self._actor.seen(obs, state), len(actions), axis=0)
         return self._network.forward(np.concatenate([seen, actions], axis=1).T)
 
 
@@ -132,12 +134,12 @@ class BoxThinker:
     def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
         """See `fast_core.algorithm.Thinker`."""
         to_environment = self._policy.to_environment
-        quiet, *spread = self._policy.spread(obs)
+        quiet, *spread = self._policy.spread(obs, state)
         mean, std = in_units(to_environment, *spread)
         if self._critics is None:
             return Thoughts(mean=mean, std=std)
         stored = to_environment.stored(action).reshape(1, -1)
-        said = self._critics(obs, np.concatenate([stored, quiet[None]]))
+        said = self._critics(obs, np.concatenate([stored, quiet[None]]), state)
         value, deviation = self._joined(said)
         q_std = None if deviation is None else deviation[:1]
         return Thoughts(float(value[1]), q=value[:1], q_std=q_std, mean=mean, std=std)
@@ -188,13 +190,13 @@ class ChoiceThinker:
     def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
         """See `fast_core.algorithm.Thinker`."""
         actor = self._policy.actor
-        output = actor.output(obs)[None]
+        output = actor.output(obs, state)[0][None]
         if self._stream is not None:
-            value = self._stream(obs, np.empty((1, 0), np.float32))
+            value = self._stream(obs, np.empty((1, 0), np.float32), state)
             output = np.concatenate([value, output])
         q = action_values(output, dueling=self._dueling)[:, 0].copy()
         mask = actor.encoder.mask(obs)
         if mask is not None:
             q[~mask[0]] = np.nan
         best = None if np.isnan(q).all() else float(np.nanmax(q))
-        return Thoughts(best, [self._policy.probabilities(obs)], q)
+        return Thoughts(best, [self._policy.probabilities(obs, state)], q)

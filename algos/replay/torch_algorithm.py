@@ -20,19 +20,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fast_core.algorithm import LearnerSetup, ReplayBatch, RolloutBatch, UpdateReport
+from fast_core.algorithm import LearnerSetup, RolloutBatch, UpdateReport
 from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.nets.observations import ObservationEncoder
+from fast_core.algos.nets.observations import I64, ObservationEncoder
 from fast_core.algos.nets.own_shape import OwnShape, is_own, own_shape
 from fast_core.algos.nets_torch.checks import check_float32, check_scalars, described, is_tensor
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
 from fast_core.algos.nets_torch.staging import Download
-from fast_core.algos.replay.learner import Losses, ReplayLearner, Settings, draw_values
+from fast_core.algos.replay.learner import Batch, Losses, ReplayLearner, Settings, draw_values
+from fast_core.algos.replay.sequence_targets import sequence_errors
 from fast_core.algos.replay.settings import ReplaySettings
-from fast_core.algos.replay.torch_batches import Batches, TorchBatch
+from fast_core.algos.replay.torch_batches import Batches, SequenceBatches, TorchBatch
+from fast_core.algos.replay.torch_memory import RecurrentLayer
 from fast_core.algos.replay.torch_networks import (
     Convolutions,
     Networks,
@@ -73,10 +75,12 @@ class _Said:
     Attributes:
         metrics: Their names.
         download: Length of the gradient, whether anything is not finite, metrics, errors.
+        starts: Where those of each sequence begin, if they are of sequences.
     """
 
     metrics: tuple[str, ...]
     download: Download
+    starts: I64 | None
 
     @property
     def there(self) -> bool:
@@ -88,7 +92,8 @@ class _Said:
         host: F32 = np.array(self.download.wait(), np.float32)
         first = 2 + len(self.metrics)
         metrics = dict(zip(self.metrics, host[2:first].tolist(), strict=True))
-        return Losses(host[first:], metrics), float(host[0]), bool(host[1])
+        error = host[first:] if self.starts is None else sequence_errors(host[first:], self.starts)
+        return Losses(error, metrics), float(host[0]), bool(host[1])
 
 
 class TorchAlgorithm(ReplayLearner[Settings]):
@@ -201,8 +206,10 @@ class TorchAlgorithm(ReplayLearner[Settings]):
                 found = settings.encoder(environment)
                 encoder = None if found is None else Convolutions(found)
                 seen = settings.network_inputs(environment)
+            found_memory = settings.memory(environment)
+            memory = None if found_memory is None else RecurrentLayer(found_memory)
             parts = cls.modules(settings, environment, seen)
-            return Networks(encoder, parts, bf16=bf16, random=random)
+            return Networks(encoder, parts, memory=memory, bf16=bf16, random=random)
 
     def _allocate(
         self, environment: EnvironmentSpec, setup: LearnerSetup, limit: float | None
@@ -222,7 +229,12 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         self._draws = any(module.random for module in looked_at)
         scaling = None if limit is None else self._vectors.scaling(limit)
         discrete = environment.action.kind == "discrete"
-        self._batches = Batches(self._encoder, self._upload, scaling, discrete=discrete)
+        given = self._encoder, self._upload, scaling
+        memory, window = settings.memory(environment), settings.replay().sequence
+        self._batches = Batches(*given, discrete=discrete)
+        if memory is not None and window is not None:
+            size, gamma = memory.state_size, settings.gamma
+            self._batches = SequenceBatches(*given, window, gamma, size, discrete=discrete)
 
     def _first_values(self, seed: int) -> F32:
         """Those of FastLoop's networks as NumPy learners have them; of others, their own."""
@@ -236,24 +248,25 @@ class TorchAlgorithm(ReplayLearner[Settings]):
                     "always_torch = True in the settings, so that the modules alone say what "
                     "there is."
                 )
-            if groups[part].shape is None and groups[part].encoder is None:
-                for p, tensor in zip(groups[part].parameters, tensors, strict=True):
+            group = groups[part]
+            if (group.shape or group.encoder or group.memory) is None:
+                for p, tensor in zip(group.parameters, tensors, strict=True):
                     p.view(flat)[...] = tensor.detach().numpy()
         return flat
 
     # --- updates -------------------------------------------------------------------------------
 
-    def update(self, batch: RolloutBatch | ReplayBatch) -> UpdateReport:
+    def update(self, batch: RolloutBatch | Batch) -> UpdateReport:
         """Take one optimizer step, with a batch from replay.
 
         Raises:
             TrainingDiverged: After ``nonfinite_limit`` NaN or infinite updates in a row.
         """
-        assert isinstance(batch, ReplayBatch), "rollouts are for on-policy algorithms"
+        assert not isinstance(batch, RolloutBatch), "rollouts are for on-policy algorithms"
         self.begin(batch)
         return self._report()
 
-    def begin(self, batch: ReplayBatch) -> None:
+    def begin(self, batch: Batch) -> None:
         """Begin an optimizer step; see `fast_core.algorithm.Queueing`."""
         self._read(batch, None)
         found = self._learn(batch)
@@ -279,7 +292,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         losses, length, skipped = self._said.wait()
         return self._skip() if skipped else self._stepped(losses, length)
 
-    def _learn(self, batch: ReplayBatch) -> Loss:
+    def _learn(self, batch: Batch) -> Loss:
         """Write the gradient of every part that is due; everything stays on the device."""
         self._vectors.clear()
         there = self._batches.take(batch)
@@ -318,9 +331,9 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         """Send everything that the host wants to know, in one transfer."""
         scalars = [norm, bad, *found.metrics.values()]
         flat = torch.cat([torch.stack([s.detach().float() for s in scalars]), found.error.detach()])
-        return _Said(tuple(found.metrics), self._upload.download(flat))
+        return _Said(tuple(found.metrics), self._upload.download(flat), self._batches.starts)
 
-    def _compute(self, batch: ReplayBatch) -> Losses:
+    def _compute(self, batch: Batch) -> Losses:
         """Of the two halves that several optimizers need, the first."""
         found = self._learn(batch)
         zero = found.error.new_zeros(())
@@ -330,7 +343,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         norm, bad = torch.stack(self._vectors.judge(stop)).tolist()
         return math.nan if bad else norm
 
-    def prefetch(self, batch: ReplayBatch) -> None:
+    def prefetch(self, batch: Batch) -> None:
         """Announce the batch after the next one that `update`, `gradient` or `begin` takes.
 
         On a device its copy runs beside that update. Its arrays must not change until it was

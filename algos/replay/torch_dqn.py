@@ -16,6 +16,7 @@ from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.algos.replay.torch_algorithm import Loss, TorchAlgorithm, TorchBatch
+from fast_core.algos.replay.torch_memory import Picked
 from fast_core.algos.replay.torch_networks import (
     Networks,
     Perceptron,
@@ -23,6 +24,7 @@ from fast_core.algos.replay.torch_networks import (
     best_choice,
     pick,
 )
+from fast_core.algos.replay.vectors import BELOW
 
 
 class TorchDQN(TorchAlgorithm[DQNConfig]):
@@ -44,7 +46,7 @@ class TorchDQN(TorchAlgorithm[DQNConfig]):
         return {"critics": Perceptron(shape)}
 
     @classmethod
-    def output(cls, settings: DQNConfig, networks: Networks, rows: Rows) -> Tensor:
+    def output(cls, settings: DQNConfig, networks: Networks, rows: Rows | Picked) -> Tensor:
         """Values ``[B, A]`` of choices."""
         outputs = networks("critics", networks.see(rows))
         if not settings.dueling:
@@ -84,7 +86,7 @@ class TorchDQN(TorchAlgorithm[DQNConfig]):
         if not self._streams:
             return super()._acting(flat)
         streams = [view[1:] for view in self._views(flat, self.acting)]
-        return [*self._views(flat, ["encoder"]), *streams]
+        return [*self._views(flat, BELOW), *streams]
 
     @property
     def _streams(self) -> bool:

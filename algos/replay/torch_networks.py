@@ -26,6 +26,7 @@ from fast_core.algos.nets_torch.activations import IN_PLACE
 from fast_core.algos.nets_torch.images import convolve
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import as_module_takes, make, sample, tensors
+from fast_core.algos.replay.torch_memory import Picked, RecurrentLayer, Sequences
 
 Seen = Tensor | Rows
 Output = TypeVar("Output", Tensor, list[Tensor])
@@ -296,6 +297,7 @@ class Networks(nn.Module):
     Args:
         encoder: What lies under all of them; None: nothing does.
         modules: They themselves.
+        memory: What lies between.
         raw: Whether they take rows as they are.
         bf16: Whether they compute in bfloat16, but for what they say otherwise.
         random: Whether any draws random numbers while it learns.
@@ -308,21 +310,41 @@ class Networks(nn.Module):
         encoder: nn.Module | None,
         modules: Mapping[str, nn.Module],
         *,
+        memory: RecurrentLayer | None = None,
         raw: bool = False,
         bf16: bool = False,
         random: bool = False,
     ) -> None:
         super().__init__()
-        self.parts = nn.ModuleDict(
-            ({} if encoder is None else {"encoder": encoder}) | dict(modules)
-        )
+        below = {"encoder": encoder, "memory": memory}
+        there = {name: module for name, module in below.items() if module is not None}
+        self.parts = nn.ModuleDict(there | dict(modules))
         self._raw, self._bf16, self._random = raw, bf16, random
 
-    def see(self, rows: Rows) -> Seen:
+    def see(self, rows: Rows | Picked) -> Seen:
         """What the networks take of rows."""
-        if self._raw:
-            return rows
+        if isinstance(rows, Picked):
+            return self._unrolled(rows.sequences).index_select(0, rows.at)
+        return rows if self._raw else self._features(rows)
+
+    def _features(self, rows: Rows) -> Tensor:
         return self("encoder", rows) if "encoder" in self.parts else rows.vector
+
+    def _unrolled(self, sequences: Sequences) -> Tensor:
+        """What leaves the memory at each row; once for all who ask, whether or not they learn."""
+        if self not in sequences.unrolled:
+            memory = cast(RecurrentLayer, self.parts["memory"])
+            state, keep = sequences.state, sequences.keep
+            before, envs = len(sequences.before.vector) // len(state), len(state)
+            if before:
+                with torch.no_grad():
+                    features = self._features(sequences.before).view(before, envs, -1)
+                    state = memory.after(features, state, keep[:before])
+            with torch.enable_grad():
+                features = self._features(sequences.rows).view(len(keep) - before, envs, -1)
+                outputs: Tensor = memory(features, state, keep[before:]).flatten(0, 1)
+            sequences.unrolled[self] = outputs
+        return sequences.unrolled[self]
 
     def forward(self, name: str, *inputs: Seen) -> Tensor:
         """What one of them says, float32."""

@@ -16,7 +16,7 @@ from fast_core.algos.nets_torch.networks import tensor_view
 from fast_core.algos.nets_torch.staging import Staging, make_staging
 from fast_core.algos.nets_torch.tables import Uploader
 from fast_core.algos.replay.torch_networks import Networks
-from fast_core.algos.replay.vectors import OBSERVATIONS, Layout, Vectors
+from fast_core.algos.replay.vectors import BELOW, OBSERVATIONS, Layout, Vectors
 
 
 class TensorScaling(NamedTuple):
@@ -120,7 +120,7 @@ class TorchVectors(Vectors):
                 self._gradient[group.place].zero_()
 
     def differentiate(self, losses: Mapping[str, Tensor]) -> None:
-        """Write the gradients of losses by part; the encoder's are those of `_seeing`.
+        """Write the gradients of losses by part; what lies below has those of `_seeing`.
 
         Parts of one loss are differentiated at once. To accumulate gradients, as ``backward`` does,
         costs a node of the graph for each parameter.
@@ -128,7 +128,7 @@ class TorchVectors(Vectors):
         before, self._written = self._written, set()
         together: dict[int, list[str]] = {}
         for part, loss in losses.items():
-            names = ["encoder", part] if part == self._seeing else [part]
+            names = [*BELOW, part] if part == self._seeing else [part]
             together.setdefault(id(loss), []).extend(names)
         for names in together.values():
             learned = [p for name in names for p in self.learned.get(name, [])]
@@ -153,11 +153,10 @@ class TorchVectors(Vectors):
         return norm, (~torch.isfinite(total)).float()
 
     def limit(self, name: str, longest: float | None) -> None:
-        """Shorten the gradient of a network, with the encoder's if it trains that."""
-        if longest is None or name == "encoder":
+        """Shorten the gradient of a network, with that of what lies below if it trains that."""
+        if longest is None or name in BELOW:
             return
-        below = name == self._seeing and "encoder" in self._layout.groups
-        names = ["encoder", name] if below else [name]
+        names = [n for n in BELOW if n in self._layout.groups and name == self._seeing] + [name]
         places = [self._gradient[self._layout.groups[n].place] for n in names]
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in places]))
         scale = (longest / (norm + 1e-6)).clamp(max=1.0)

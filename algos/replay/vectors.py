@@ -20,8 +20,10 @@ from fast_core.algos.nets.encoder_shape import EncoderShape
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
 from fast_core.algos.nets.networks import F32, Parameter
 from fast_core.algos.nets.normalizer import Scaling
+from fast_core.algos.nets.recurrent_shape import MemoryShape
 
 OBSERVATIONS = "observations"  # the group of their statistics
+BELOW = ("encoder", "memory")  # groups that lie under all networks and are trained by the critics
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Group:
         shape: The network that they belong to, None where they are single numbers.
         target: Whether a target network follows it.
         encoder: The convolutions that they belong to, None where there are none.
+        memory: The recurrent layer that they belong to, None where there is none.
         statistic: Whether its gradient is what a batch says of itself, which no step follows.
     """
 
@@ -42,6 +45,7 @@ class Group:
     shape: MlpShape | None = None
     target: bool = False
     encoder: EncoderShape | None = None
+    memory: MemoryShape | None = None
     statistic: bool = False
 
     @property
@@ -71,10 +75,19 @@ class Layout:
             Group(module.name, tuple(parameters), target=module.target, statistic=module.statistic)
         )
 
-    def add_encoder(self, name: str, encoder: EncoderShape, *, target: bool) -> None:
-        """Append the parameters of convolutions."""
-        parameters = encoder.parameters(name, self.size)
-        self._add(Group(name, parameters, target=target, encoder=encoder))
+    def add_below(
+        self, encoder: EncoderShape | None, memory: MemoryShape | None, *, target: bool
+    ) -> None:
+        """Append what lies under all networks: convolutions, and a recurrent layer on them."""
+        if encoder is not None:
+            parameters = encoder.parameters("encoder", self.size)
+            self._add(Group("encoder", parameters, target=target, encoder=encoder))
+        if memory is not None:
+            placed, offset = [], self.size
+            for name, shape in memory.parameters:
+                placed.append(Parameter(name, shape, offset))
+                offset = placed[-1].end
+            self._add(Group("memory", tuple(placed), target=target, memory=memory))
 
     def add_numbers(self, name: str, *shape: int, statistic: bool = False) -> None:
         """Append one array of numbers that belong to no network."""

@@ -14,7 +14,7 @@ from fast_core.algos.nets.distributions import make_distribution
 from fast_core.algos.nets.mlp import Head, make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Normalization
-from fast_core.algos.nets.policy_inputs import PolicyInputs
+from fast_core.algos.nets.policy_inputs import PolicyInputs, given
 from fast_core.algos.nets.recurrent_cells import Memory
 from fast_core.errors import ConfigError
 
@@ -71,13 +71,6 @@ class ActorPolicy(Generic[Inputs]):
         """The policy head's output ``[A, B]``, and what is remembered after it."""
         raise NotImplementedError
 
-    @staticmethod
-    def _checked(state: Array | None) -> F32:
-        """A state as it must be given."""
-        if state is None:
-            raise TypeError("a policy with memory needs the state that its last call returned")
-        return state  # type: ignore[return-value]
-
 
 class NumpyPolicy(ActorPolicy[PolicyInputs]):
     """The actor of an MLP actor-critic, with or without memory."""
@@ -99,5 +92,5 @@ class NumpyPolicy(ActorPolicy[PolicyInputs]):
         features: F32 = self._torso.forward(self._inputs.numbers(obs).T)[0]
         after = None
         if self._memory is not None:
-            features, after = self._memory.step(features, self._checked(state))
+            features, after = self._memory.step(features, given(state))
         return self._head.forward(features), after

@@ -12,6 +12,7 @@ from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.images import sees_pixels
 from fast_core.algos.nets.networks import F32, OWN, NetworkShape, normalises
 from fast_core.algos.nets.normalizer import Normalization
+from fast_core.algos.nets.policy_inputs import given
 from fast_core.algos.nets_torch.images import PIXEL
 from fast_core.algos.nets_torch.networks import Network
 from fast_core.algos.nets_torch.policy_inputs import TorchInputs
@@ -74,7 +75,7 @@ class TorchPolicy(ActorPolicy[TorchInputs]):
         with torch.inference_mode():
             rows = self._inputs.rows(obs)
             if self._network.memory is not None:
-                rows = rows._replace(state=self._inputs.tensor(self._checked(state), -1))
+                rows = rows._replace(state=self._inputs.tensor(given(state), -1))
             said = self._network.output(self._leaves, rows)
             if isinstance(said, Tensor):
                 return said.cpu().numpy().T, None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 
 class BoundAction(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -29,6 +30,29 @@ class BoundAction(gymnasium.Wrapper[Any, Any, Any, Any]):
         if (least > most).any():
             raise ValueError(f"BoundAction leaves nothing of {space!r}; got {low!r} to {high!r}")
         self.action_space = Box(least, most, shape, dtype.type)
+
+
+class KeepElements(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Shows only some elements of a vector, so that the rest has to be remembered."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], kept: Sequence[int]) -> None:
+        """Show the elements with these places, in this order."""
+        super().__init__(env)
+        space, self._kept = env.observation_space, np.array(kept, np.int64).reshape(-1)
+        if not isinstance(space, Box) or len(space.shape) != 1:
+            raise TypeError(f"KeepElements is for observations that are vectors; got {space!r}")
+        count = space.shape[0]
+        if not len(self._kept) or not ((self._kept >= 0) & (self._kept < count)).all():
+            raise ValueError(
+                f"KeepElements: kept must be places of {count} elements, from 0 to {count - 1}; "
+                f"got {kept!r}"
+            )
+        low, high = space.low[self._kept], space.high[self._kept]
+        self.observation_space = Box(low, high, dtype=space.dtype.type)
+
+    def observation(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Those of one observation."""
+        return np.asarray(observation)[self._kept]
 
 
 class Paced(gymnasium.Wrapper[Any, Any, Any, Any]):

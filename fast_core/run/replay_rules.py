@@ -71,7 +71,9 @@ def _steps(spec: ReplaySpec) -> str:
     """How long what is drawn is, in the words of whoever set it."""
     if spec.sequence is None:
         return f"algorithm.n_step {spec.n_step}"
-    return f"a sequence of {spec.sequence.length} rows"
+    window = spec.sequence
+    warming = f", {window.before} of them to warm a memory up" if window.before else ""
+    return f"a sequence of {window.length} rows{warming}"
 
 
 def check_optimizers(plan: RunPlan) -> None:
@@ -89,7 +91,10 @@ def check_optimizers(plan: RunPlan) -> None:
         )
     if plan.averages and batch % count:
         near = [str(other) for other in range(2, batch + 1) if batch % other == 0][:3]
+        what = "algorithm.batch_size"
+        if plan.replay_spec.sequence is not None:
+            what = "the sequences of a batch (algorithm.batch_size by sequence_length)"
         raise ConfigError(
-            "nodes.optimizer.count must divide algorithm.batch_size with nodes.optimizer.update "
-            f"allreduce; got {count} for {batch}. Use {', '.join(near) or '1'}."
+            f"nodes.optimizer.count must divide {what} with nodes.optimizer.update allreduce; got "
+            f"{count} for {batch}. Use {', '.join(near) or '1'}."
         )

@@ -11,7 +11,7 @@ import pytest
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.making import make_env
-from fast_core.envs.wrappers import Paced
+from fast_core.envs.wrappers import KeepElements, Paced
 
 
 @pytest.mark.parametrize(("given", "natural", "step_s"), [(20.0, 50, 0.05), (None, 50, 0.02)])
@@ -72,3 +72,22 @@ class Kept(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], values: list[int]) -> None:
         super().__init__(env)
         self.values = values
+
+
+def test_elements_that_are_left_out_are_not_seen() -> None:
+    kept = WrapperConfig(name="fast_core.envs.wrappers:KeepElements", kwargs={"kept": [2, 0]})
+    env: Any = make_env(EnvironmentConfig(id="Pendulum-v1", wrappers=(kept,)))
+    whole: Any = gymnasium.make("Pendulum-v1")
+    assert env.observation_space.high.tolist() == [8.0, 1.0]
+    seen, everything = env.reset(seed=3)[0], whole.reset(seed=3)[0]
+    np.testing.assert_array_equal(seen, everything[[2, 0]], strict=True)
+    seen, everything = (each.step(np.ones(1, np.float32))[0] for each in (env, whole))
+    np.testing.assert_array_equal(seen, everything[[2, 0]], strict=True)
+
+
+@pytest.mark.parametrize("kept", [[], [3], [-1]])
+def test_elements_that_there_are_not_are_refused(kept: list[int]) -> None:
+    with pytest.raises(ValueError, match="kept must be places of 3 elements, from 0 to 2; got"):
+        KeepElements(gymnasium.make("Pendulum-v1"), kept)
+    with pytest.raises(TypeError, match="observations that are vectors; got Discrete"):
+        KeepElements(gymnasium.make("Taxi-v4"), kept)

@@ -68,6 +68,24 @@ OWN: dict[str, Any] = TOGETHER | {
     }
 }
 
+# Sequences that begin with what was remembered, shared by two optimizers.
+REMEMBERING: dict[str, Any] = TOGETHER | {
+    "environment": {
+        "id": "Pendulum-v1",
+        "wrappers": [{"name": "fast_core.envs.wrappers:KeepElements", "kwargs": {"kept": [0, 1]}}],
+    },
+    "algorithm": {
+        "name": "sac",
+        "recurrent": "lstm",
+        "recurrent_size": 4,
+        "hidden_sizes": [8],
+        "sequence_length": 4,
+        "burn_in": 3,
+        "batch_size": 16,
+        "n_step": 2,
+    },
+}
+
 # An algorithm of a user's, with columns of the environment, of its policy and of its learner.
 DECLARED: dict[str, Any] = CONTINUOUS | {
     "environment": {"id": COSTLY},
@@ -109,6 +127,7 @@ TASKS = {
     "own networks": OWN,
     "declared columns": DECLARED,
     "searched": SEARCHED,
+    "remembering": REMEMBERING,
 }
 
 # Longer than any test waits, with everything that may be killed.

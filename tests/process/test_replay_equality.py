@@ -66,6 +66,7 @@ CASES = (
     ("options", (2,)),
     ("declared columns", (2,)),
     ("searched", (1, 2, 4)),
+    ("remembering", (1, 2, 4)),
 )
 
 
@@ -92,6 +93,7 @@ def test_other_seeds_learn_something_else(
 
 
 @pytest.mark.parametrize("name", slow_but(["continuous"], ["continuous", "searched"]))
+@pytest.mark.parametrize("name", slow_but(["continuous"], ["continuous", "remembering"]))
 def test_policy_nodes_equal_policies_beside_the_environments(
     workplace: Workplace, inline: dict[str, Launched], name: str
 ) -> None:

@@ -32,7 +32,7 @@ from tests.process.test_resume import (
 
 pytestmark = pytest.mark.process
 
-# "options" and "own networks" have two optimizers.
+# "options", "own networks" and "remembering" have two optimizers.
 CASES = [*(name for name in TASKS if name != "two optimizers"), "pictures"]
 EVERY = 60  # optimizer steps between two checkpoints
 
@@ -54,7 +54,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
     finished(whole, tickets)
 
     # So that it can't end before it is killed; two optimizers have many messages for each step.
-    delay_ms = 2 if name in ("options", "own networks") else 8
+    delay_ms = 2 if name in ("options", "own networks", "remembering") else 8
     cut = workplace.launch(f"diagnostics.delay_ms={delay_ms}", config=config)
     kill_after(cut, tickets // 2)
     resumed = workplace.resume(cut, "nodes.env.count=1").ends()

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fast_core.algorithm import ReplaySpec
+from fast_core.algorithm import ReplaySpec, Window
 from fast_core.algos.replay.dqn_config import DQNConfig
 from fast_core.config import ExtraNodeConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.prepare import scheduler_settings
+from fast_core.run.columns import replay_columns
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_batch, rows_per_log
 from tests.nodes.replay_stage import ENVS, SHARDS, replay_config
@@ -71,6 +72,53 @@ def test_first_update_finds_a_window(tmp_path: Path) -> None:
     less = replay_config(replay={"learning_starts": 3 * ALL - 1})
     with pytest.raises(ConfigError, match=rf"learning_starts must be at least {3 * ALL}.*got 11"):
         plan(tmp_path, n_step(less, 3))
+
+
+def remembering(config: RunConfig, **changes: object) -> RunConfig:
+    """Sequences of 3 + 4 rows, with a target of two steps; two of them a batch."""
+    given = {"recurrent": "gru", "sequence_length": 4, "burn_in": 3, "n_step": 2, "batch_size": 8}
+    algorithm = DQNConfig(**given | {"hidden_sizes": (4,)} | changes)  # type: ignore[arg-type]
+    return msgspec.structs.replace(config, algorithm=algorithm)
+
+
+def test_replay_holds_a_sequence_and_what_it_is_warmed_up_with(tmp_path: Path) -> None:
+    needed = 3 + 4 + 1 + 1 + 2
+    made = plan(
+        tmp_path,
+        remembering(replay_config(replay={"capacity": ALL * needed, "learning_starts": 99})),
+    )
+    assert rows_per_log(made) == needed and rows_per_batch(made) == 2
+    assert made.replay_spec == ReplaySpec(2, sequence=Window(4, 3, 1), stored_state=True)
+    less = replay_config(replay={"capacity": ALL * (needed - 1), "learning_starts": 99})
+    text = (
+        r"at least 11 rows \(a sequence of 8 rows, 3 of them to warm a memory up, .*got 40.*to 44"
+    )
+    with pytest.raises(ConfigError, match=text):
+        plan(tmp_path, remembering(less))
+    early = replay_config(replay={"learning_starts": 5 * ALL - 1})
+    with pytest.raises(
+        ConfigError, match=r"at least 20, 5 steps \(a sequence of 8 rows, 3 of them"
+    ):
+        plan(tmp_path, remembering(early))
+    plan(tmp_path, remembering(early, sequence_length=2, n_step=1))
+
+
+def test_shares_of_optimizers_are_whole_sequences(tmp_path: Path) -> None:
+    given = {"replay": {"learning_starts": 99}}
+    assert rows_per_batch(plan(tmp_path, remembering(replay_config(optimizers=2, **given)))) == 1
+    text = r"must divide the sequences of a batch .*got 3 for 2\. Use 2\."
+    with pytest.raises(ConfigError, match=text):
+        plan(tmp_path, remembering(replay_config(optimizers=3, **given)))
+
+
+def test_what_was_remembered_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    given = replay_config(replay={"learning_starts": 99})
+    kept = [
+        [each.name for each in replay_columns(plan(tmp_path, config))]
+        for config in (remembering(given), remembering(given, stored_state=False), given)
+    ]
+    usual = ["obs", "action", "reward"]
+    assert kept == [[*usual, "state"], usual, usual]
 
 
 def test_shares_of_optimizers_that_average_are_equal(tmp_path: Path) -> None:
