@@ -144,6 +144,7 @@ class NumpyModel(PolicyInputs):
         )
         self._value, self._reward = Support(shape.values // 2), Support(shape.rewards // 2)
         self._entering: F32 = np.empty((0, 0), np.float32)
+        self._unit: F32 = np.eye(shape.choices, dtype=np.float32)
 
     def load(self, parameters: Sequence[Array]) -> None:
         """See `Model`."""
@@ -152,7 +153,8 @@ class NumpyModel(PolicyInputs):
 
     def root(self, obs: Array) -> Root:
         """See `Model`."""
-        latent = centred(self._representation.forward(self.numbers(obs).T)[0])
+        latent = self._representation.forward(self.numbers(obs).T)[0]
+        centre(latent)
         return Root(*self._judge(latent), latent.T)
 
     def step(self, latent: F32, action: I64) -> Step:
@@ -161,10 +163,12 @@ class NumpyModel(PolicyInputs):
         if self._entering.shape[1] != rows:
             self._entering = np.empty((width + self._shape.choices, rows), np.float32)
         entering = self._entering
-        entering[:width], entering[width:] = latent.T, 0
-        entering[width + action, np.arange(rows)] = 1
+        entering[:width] = latent.T
+        np.take(self._unit, action, 1, entering[width:], "clip")
         said = self._dynamics.forward(entering)[0]
-        later = centred(said[:width] + entering[:width])
+        later = said[:width]
+        later += entering[:width]
+        centre(later)
         logits, value = self._judge(later)
         return Step(later.T, self._reward.decode(said[width:]), value, logits)
 
@@ -174,14 +178,14 @@ class NumpyModel(PolicyInputs):
         return said[:choices].T.copy(), self._value.decode(said[choices:])
 
 
-def centred(latent: F32) -> F32:
-    """Bring each state of ``[D, B]`` to mean 0 and deviation 1.
+def centre(latent: F32) -> None:
+    """Bring each state of ``[D, B]`` to mean 0 and deviation 1, in place.
 
     The paper brings them to the range from 0 to 1. With this CartPole-v1 was learned in fewer
     environment steps.
     """
-    share = np.float32(1.0 / len(latent))
-    latent = latent - np.add.reduce(latent, axis=0) * share
-    variance = np.add.reduce(np.square(latent), axis=0) * share
-    latent /= np.sqrt(variance + np.float32(EPSILON))
-    return latent
+    share: F32 = np.full(len(latent), 1.0 / len(latent), np.float32)
+    latent -= share @ latent
+    variance = share @ np.square(latent)
+    variance += EPSILON
+    latent /= np.sqrt(variance, out=variance)

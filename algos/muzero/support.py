@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 SLOPE = 0.001  # of the scale, far from 0
+LEAST = 1e-20  # sums of exponentials whose numbers float32 has
 
 
 def compressed(x: Floats) -> Floats:
@@ -44,11 +45,22 @@ class Support:
 
     def __init__(self, most: int) -> None:
         self.outputs = 2 * most + 1
-        self._atoms = np.arange(-most, most + 1, dtype=np.float32)
+        atoms = np.arange(-most, most + 1, dtype=np.float32)
+        self._sums = np.stack([atoms, np.ones_like(atoms)])
+        self._weights: Floats = np.empty((self.outputs, 0), np.float32)
 
     def decode(self, said: Floats) -> Floats:
         """The numbers ``[B]`` that a head's ``[outputs, B]`` says."""
         if self.outputs == 1:
             return expanded(said[0])
-        weights = np.exp(said - np.maximum.reduce(said, axis=0))
-        return expanded(self._atoms @ weights / np.add.reduce(weights, axis=0))
+        if self._weights.shape != said.shape:
+            self._weights = np.empty(said.shape, np.float32)
+        # Without the greatest one taken off, which takes as long as all the rest; where numbers
+        # are too large or too small for that, it is.
+        with np.errstate(over="ignore", invalid="ignore"):
+            number, total = self._sums @ np.exp(said, out=self._weights)
+            far = ~((total > LEAST) & (total < 1 / LEAST))
+            if far.any():
+                those = said[:, far]
+                number[far], total[far] = self._sums @ np.exp(those - those.max(axis=0))
+        return expanded(number / total)

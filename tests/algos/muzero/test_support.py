@@ -78,6 +78,17 @@ def test_a_head_that_says_a_number_is_decoded_to_it(most):
     np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("offset", [-3e4, -100.0, -60.0, 0.0, 60.0, 100.0, 3e4])
+def test_head_may_say_numbers_whose_exponentials_are_too_large_or_small(offset):
+    rng = np.random.default_rng(0)
+    said = rng.normal(0, 3, (41, 6)).astype(np.float32)
+    said[:, ::2] += np.float32(offset)
+    said[:, 5] = np.nan
+    shares = np.exp(said.astype(np.float64) - said.max(axis=0))
+    wanted = inverse(np.arange(-20, 21) @ shares / shares.sum(axis=0))
+    np.testing.assert_allclose(Support(20).decode(said), wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_share_of_numbers_beyond_the_last_category_is_known():
     x = torch.tensor([0.0, 20.0, -20.0, 30.0])  # on the scale 0, 3.6, -3.6 and 4.6
     assert [float(TorchSupport(most, CPU).beyond(x)) for most in (0, 3, 4, 5)] == [0, 0.75, 0.25, 0]
