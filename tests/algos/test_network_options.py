@@ -20,6 +20,8 @@ from tests.algos.replay_cases import (
     make_config,
     make_learner,
 )
+from tests.algos.rollout_cases import begun, make_environment
+from tests.algos.rollout_cases import make_learner as rollout_learner
 from tests.forms import slow_but
 
 every = pytest.mark.parametrize("name", slow_but(["redq", "dqn"], ALL))
@@ -151,15 +153,12 @@ def ppo(**changes):
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_both_gradients_of_ppo_learn_the_same(
-    make_environment, make_learner, make_batch, continuous
-):
+def test_both_gradients_of_ppo_learn_the_same(continuous):
     environment = make_environment(continuous=continuous)
     found = []
     for gradient in ("explicit", "autograd"):
         config = ppo(gradient=gradient)
-        learner = make_learner(config, environment)
-        batch = make_batch(config, environment, learner)
+        learner, batch = begun(config, environment)
         assert learner.update(batch).updates == 8
         found.append(learner)
     ours, theirs = (learner.state_dict()["parameters"] for learner in found)
@@ -176,7 +175,7 @@ def test_both_gradients_of_ppo_learn_the_same(
     ours, theirs = (policy.act(obs, noise=noise, explore=True) for policy in policies)
     np.testing.assert_allclose(ours.action, theirs.action, atol=1e-5)
     np.testing.assert_allclose(ours.behaviour_log_prob, theirs.behaviour_log_prob, atol=1e-5)
-    resumed = make_learner(config, environment)
+    resumed = rollout_learner(config, environment)
     resumed.load_state_dict(found[1].state_dict())
     for learner in (resumed, found[1]):
         learner.update(batch)
@@ -191,9 +190,7 @@ def test_both_gradients_of_ppo_learn_the_same(
         ({"recurrent": "gru"}, "algorithm.recurrent is 'gru'", "Use algorithm.hidden_sizes"),
     ],
 )
-def test_sizes_of_one_head_are_refused_where_both_share_their_layers(
-    make_environment, key, given, why, advice
-):
+def test_sizes_of_one_head_are_refused_where_both_share_their_layers(key, given, why, advice):
     config = PPOConfig(name="ppo", **{key: (8,)}, **given)
     with pytest.raises(ConfigError) as caught:
         config.shape(make_environment(continuous=False))

@@ -18,6 +18,7 @@ from fast_core.algos.nets_torch.networks import Network
 from fast_core.algos.nets_torch.own import OwnModule
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
+from tests.algos.rollout_cases import make_batch, make_environment
 from tests.algos.rollouts import own_losses
 
 HERE = "tests.algos.own_networks"
@@ -94,7 +95,7 @@ def test_module_gets_every_part_in_its_shape():
     assert dict(shape.observation.parts)["doors"].shape == (5,)
 
 
-def test_equal_module_learns_what_the_built_in_network_does(make_environment, make_batch):
+def test_equal_module_learns_what_the_built_in_network_does():
     environment = make_environment(actions=3)
     common = {"minibatch_size": 32, "epochs": 3, "shared_torso": False, "gradient": "autograd"}
     own, built_in = settings(**common), PPOConfig(hidden_sizes=(8, 8), **common)
@@ -112,7 +113,7 @@ def test_equal_module_learns_what_the_built_in_network_does(make_environment, ma
         np.testing.assert_allclose(left, right, atol=1e-6)
 
 
-def test_seed_makes_the_first_values(make_environment):
+def test_seed_makes_the_first_values():
     environment, config = make_environment(), settings("Fourier", shared_torso=False)
     first, equal, other = (
         config.make_algorithm(environment, LearnerSetup(seed, 2, 4, 8)).state_dict()["parameters"]
@@ -125,7 +126,7 @@ def test_seed_makes_the_first_values(make_environment):
     assert (first[f"policy.{name}"] != first[f"value.{name}"]).all(), "each torso has its own"
 
 
-def test_frozen_layers_and_buffers_travel_and_stay(make_environment, make_batch):
+def test_frozen_layers_and_buffers_travel_and_stay():
     environment, config = make_environment(), settings("Fourier")
     learner = config.make_algorithm(environment, SETUP)
     names = [field.name for field in config.policy_fields(environment)]
@@ -141,7 +142,7 @@ def test_frozen_layers_and_buffers_travel_and_stay(make_environment, make_batch)
     assert not [name for name in names if "twice" in name], "what is shared is there once"
 
 
-def test_policy_computes_what_the_learner_does(make_environment, make_batch):
+def test_policy_computes_what_the_learner_does():
     environment, config = make_environment(), settings("Fourier", recurrent="none")
     learner = config.make_algorithm(environment, SETUP)
     batch = make_batch(config, environment, learner)
@@ -154,7 +155,7 @@ def test_policy_computes_what_the_learner_does(make_environment, make_batch):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_module_that_takes_choices_scores_them_itself(make_environment, make_batch, shared):
+def test_module_that_takes_choices_scores_them_itself(shared):
     environment = make_environment(actions=3)
     config = settings("Scoring", epochs=1, minibatch_size=64, shared_torso=shared)
     shape = config.shape(environment)
@@ -191,13 +192,13 @@ def test_module_that_takes_choices_scores_them_itself(make_environment, make_bat
 
 
 @pytest.mark.parametrize(("name", "kwargs"), [("Unrelated", {}), ("Undecided", {"choices": 3})])
-def test_choices_of_a_networks_own_score_nothing(make_environment, name, kwargs):
+def test_choices_of_a_networks_own_score_nothing(name, kwargs):
     (module,) = settings(name, network_kwargs=kwargs).examine(make_environment()).modules
     assert (module.outputs, module.scores) == (3, 0)
 
 
 @pytest.mark.parametrize("key", ["hidden_sizes", "recurrent"])
-def test_nothing_lies_between_scores_and_the_policy(make_environment, key):
+def test_nothing_lies_between_scores_and_the_policy(key):
     config = settings("Scoring", **{key: {"hidden_sizes": (8,), "recurrent": "gru"}[key]})
     with pytest.raises(
         ConfigError, match=f"algorithm.{key} can't be set .* scores_choices is True"
@@ -232,7 +233,7 @@ def test_nothing_lies_between_scores_and_the_policy(make_environment, key):
         ("Wrong", {"how": "scaled input"}, r"changes the observations .* in place.*obs\.clone\(\)"),
     ],
 )
-def test_module_outside_the_contract_is_refused(make_environment, name, kwargs, says):
+def test_module_outside_the_contract_is_refused(name, kwargs, says):
     config = settings(name, network_kwargs=kwargs)
     with pytest.raises(ConfigError, match=f"(?s){says}") as refused:
         config.examine(make_environment())
@@ -246,12 +247,12 @@ def test_lazy_layers_see_a_batch_before_anything_is_built():
     assert spec.products == 4 * 5 * 4 * 4 * 64 + 5 * 80
 
 
-def test_arguments_without_a_module_are_refused(make_environment):
+def test_arguments_without_a_module_are_refused():
     with pytest.raises(ConfigError, match=r"network_kwargs are for .* got width with 'auto'"):
         PPOConfig(network_kwargs={"width": 3}).examine(make_environment())
 
 
-def test_networks_of_the_documentation_keep_the_contract(tmp_path, monkeypatch, make_environment):
+def test_networks_of_the_documentation_keep_the_contract(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / "own-networks.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "my_documented_net.py").write_text("\n\n".join(blocks))
@@ -265,11 +266,11 @@ def test_networks_of_the_documentation_keep_the_contract(tmp_path, monkeypatch, 
         assert module.scores == (3 if name == "Score" else 0)
 
 
-def test_function_may_make_the_module(make_environment):
+def test_function_may_make_the_module():
     assert settings("function").examine(make_environment()).modules[0].outputs == 4
 
 
-def test_examining_leaves_random_numbers_alone(make_environment):
+def test_examining_leaves_random_numbers_alone():
     torch.manual_seed(5)
     wanted = torch.rand(3)
     torch.manual_seed(5)
@@ -310,7 +311,7 @@ def unwaiting(call):
 
 
 @pytest.mark.parametrize("own", [{}, {"kind": own_losses.OwnConfig}], ids=["ppo", "own loss"])
-def test_minibatches_wait_for_nothing(make_environment, make_batch, monkeypatch, own):
+def test_minibatches_wait_for_nothing(monkeypatch, own):
     environment, config = make_environment(), settings("Plain", **own)
     learner = config.make_algorithm(environment, SETUP)
     batch = make_batch(config, environment, learner)
@@ -323,9 +324,7 @@ def test_minibatches_wait_for_nothing(make_environment, make_batch, monkeypatch,
 
 @pytest.mark.parametrize("own", [{}, {"kind": own_losses.OwnConfig}], ids=["ppo", "own loss"])
 @pytest.mark.parametrize("network", ["Plain", "Exploding"])
-def test_steps_that_a_device_decides_are_those_of_the_host(
-    make_environment, make_batch, network, own
-):
+def test_steps_that_a_device_decides_are_those_of_the_host(network, own):
     environment = make_environment(actions=3)
     config = settings(network, **own)
     learners = [config.make_algorithm(environment, SETUP) for _ in range(2)]
@@ -336,7 +335,7 @@ def test_steps_that_a_device_decides_are_those_of_the_host(
         np.testing.assert_array_equal(left, right)
 
 
-def test_minibatch_that_is_not_finite_is_skipped_and_counted(make_environment, make_batch):
+def test_minibatch_that_is_not_finite_is_skipped_and_counted():
     environment, config = make_environment(), settings("Exploding")
     learner = config.make_algorithm(environment, SETUP)
     batch = make_batch(config, environment, learner)

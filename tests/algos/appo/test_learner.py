@@ -14,6 +14,7 @@ from fast_core.config.file import loads
 from fast_core.errors import ConfigError
 from tests.algos import test_ppo_spaces as spaces
 from tests.algos import test_recurrent_ppo as recurrent
+from tests.algos.rollout_cases import begun, make_batch, make_environment, make_learner
 from tests.forms import slow_but
 
 GRADIENTS = ["explicit", "autograd"]
@@ -58,9 +59,7 @@ def parameters(learner):
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("decoupled", [False, True])
-def test_columns_of_the_policy_that_acted_are_those_of_ppo(
-    make_environment, make_learner, make_batch, gradient, continuous, decoupled
-):
+def test_columns_of_the_policy_that_acted_are_those_of_ppo(gradient, continuous, decoupled):
     environment = make_environment(continuous=continuous)
     config = appo(gradient=gradient, decoupled=decoupled)
     learner = moved(make_learner(config, environment), by=0.2)
@@ -110,7 +109,7 @@ def test_importance_weights_of_a_policy_with_memory_are_one(kind, cell, gradient
 # --- off-policy ----------------------------------------------------------------------------------
 
 
-def off_policy(make_environment, make_learner, make_batch, config, **environment):
+def off_policy(config, **environment):
     """A learner, and rows that another policy collected."""
     spec = make_environment(**environment)
     batch = make_batch(config, spec, moved(make_learner(config, spec), seed=1))
@@ -118,15 +117,11 @@ def off_policy(make_environment, make_learner, make_batch, config, **environment
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_both_gradients_correct_for_another_policy_alike(
-    make_environment, make_learner, make_batch, continuous
-):
+def test_both_gradients_correct_for_another_policy_alike(continuous):
     ends = []
     for gradient in GRADIENTS:
         config = appo(gradient=gradient, rho_clip=1.5, c_clip=0.9)
-        learner, batch = off_policy(
-            make_environment, make_learner, make_batch, config, continuous=continuous
-        )
+        learner, batch = off_policy(config, continuous=continuous)
         _, columns = columns_of(learner, batch)
         assert 0 < columns.metrics["ess"] < 0.9
         assert columns.scalars[4].min() < 0.9 and columns.scalars[4].max() > 1.1
@@ -136,12 +131,10 @@ def test_both_gradients_correct_for_another_policy_alike(
         np.testing.assert_allclose(explicit, autograd, rtol=1e-3, atol=2e-4)
 
 
-def test_columns_are_v_trace_of_the_rows_in_the_order_of_time(
-    make_environment, make_learner, make_batch
-):
+def test_columns_are_v_trace_of_the_rows_in_the_order_of_time():
     """Worked out anew from each row's log-probabilities and values, in float64."""
     config = appo(gamma=0.9, gae_lambda=0.8)
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     merged, columns = columns_of(learner, batch)
     steps, envs = merged.reward.shape
     log_prob, value = (x.reshape(steps, envs) for x in learner._core.evaluate(columns.action))
@@ -167,11 +160,9 @@ def test_columns_are_v_trace_of_the_rows_in_the_order_of_time(
     np.testing.assert_array_equal(got["anchor"].reshape(steps, envs), log_prob)
 
 
-def test_what_belongs_to_a_row_does_not_depend_on_any_order(
-    make_environment, make_learner, make_batch
-):
+def test_what_belongs_to_a_row_does_not_depend_on_any_order():
     config = appo()
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     _, columns = columns_of(learner, batch)
     other_way = dataclasses.replace(batch, rollouts=batch.rollouts[::-1])
     _, others = columns_of(learner, other_way)
@@ -184,25 +175,21 @@ def test_what_belongs_to_a_row_does_not_depend_on_any_order(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_clipping_is_around_the_policy_that_began_or_around_the_one_that_acted(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_clipping_is_around_the_policy_that_began_or_around_the_one_that_acted(gradient):
     clipped = {}
     for decoupled in (True, False):
         config = appo(gradient=gradient, decoupled=decoupled, epochs=1, minibatch_size=64)
-        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        learner, batch = off_policy(config)
         clipped[decoupled] = learner.update(batch).metrics["clip_fraction"]
     assert clipped[True] == 0.0, "one step begins at the anchor"
     assert clipped[False] > 0.3
 
 
-def test_rows_that_would_push_a_drifted_policy_on_have_no_weight(
-    make_environment, make_learner, make_batch
-):
+def test_rows_that_would_push_a_drifted_policy_on_have_no_weight():
     weights = []
     for limit in (None, 0.5):
         config = appo(drift_clip_epsilon=limit)
-        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        learner, batch = off_policy(config)
         merged, columns = columns_of(learner, batch)
         weights.append(columns.scalars[4])
         log_ratio = columns.scalars[0] - merged.behaviour_log_prob.reshape(-1)
@@ -213,12 +200,8 @@ def test_rows_that_would_push_a_drifted_policy_on_have_no_weight(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_rows_that_the_learner_would_never_have_made_teach_it_nothing(
-    make_environment, make_learner, make_batch, gradient
-):
-    config, environment = appo(gradient=gradient), make_environment()
-    learner = make_learner(config, environment)
-    batch = make_batch(config, environment, learner)
+def test_rows_that_the_learner_would_never_have_made_teach_it_nothing(gradient):
+    learner, batch = begun(appo(gradient=gradient))
     rollouts = [
         dataclasses.replace(each, behaviour_log_prob=np.full((8, 4), 40.0, np.float32))
         for each in batch.rollouts
@@ -241,12 +224,10 @@ def aged(batch, version, *versions):
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_rows_older_than_max_lag_take_no_part_and_are_counted(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_rows_older_than_max_lag_take_no_part_and_are_counted(gradient):
     config, learned = appo(gradient=gradient, max_lag=10), []
     for action in (0, 1):
-        learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+        learner, batch = off_policy(config)
         old = dataclasses.replace(
             batch.rollouts[1], action=np.full((8, 4), action), reward=np.full((8, 4), action)
         )
@@ -276,10 +257,10 @@ def test_nothing_is_learnt_where_every_sequence_is_too_old(gradient):
     np.testing.assert_array_equal(parameters(learner), before)
 
 
-def test_single_rows_may_be_too_old(make_environment, make_learner, make_batch):
+def test_single_rows_may_be_too_old():
     """Weights are refreshed inside rollouts: rows have versions of their own."""
     config = appo(max_lag=5)
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     version = np.repeat(np.arange(8)[:, None], 4, axis=1)
     rollouts = [dataclasses.replace(each, policy_version=version) for each in batch.rollouts]
     batch = dataclasses.replace(batch, rollouts=tuple(rollouts), version=8)
@@ -292,20 +273,20 @@ def test_single_rows_may_be_too_old(make_environment, make_learner, make_batch):
     np.testing.assert_array_equal(columns.scalars, all_rows.scalars)
 
 
-def test_rows_too_old_are_worth_nothing(make_environment, make_learner, make_batch):
+def test_rows_too_old_are_worth_nothing():
     """A run that chooses its degree by this would otherwise never see what is left out."""
     config = appo(max_lag=10)
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     one = dataclasses.replace(batch, rollouts=batch.rollouts[:1])
     alone = columns_of(learner, one)[1].metrics["ess"]
     assert columns_of(learner, aged(batch, 30, 20, 19))[1].metrics["ess"] == alone / 2
     assert learner.update(aged(batch, 30, 0, 0)).metrics["ess"] == 0.0
 
 
-def test_rows_left_out_for_either_reason_move_no_limit(make_environment, make_learner, make_batch):
+def test_rows_left_out_for_either_reason_move_no_limit():
     """What is usual, and what rows are worth, is told by those that are learned from."""
     config = appo(max_lag=10, drift_clip_epsilon=0.3)
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     first, old = batch.rollouts
     quarantined = np.zeros((8, 4), bool)
     quarantined[2] = True
@@ -325,9 +306,9 @@ def test_rows_left_out_for_either_reason_move_no_limit(make_environment, make_le
     assert columns.metrics["ess"] == pytest.approx(share, rel=1e-4)
 
 
-def test_nothing_is_counted_without_a_limit(make_environment, make_learner, make_batch):
+def test_nothing_is_counted_without_a_limit():
     config = appo()
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     metrics = learner.update(aged(batch, 10**6, 0, 0)).metrics
     assert "rows_too_old" not in metrics
     assert 0 < metrics["ess"] < 1
@@ -338,15 +319,13 @@ def test_nothing_is_counted_without_a_limit(make_environment, make_learner, make
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_impala_steps_along_the_policy_gradient_of_the_paper(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_impala_steps_along_the_policy_gradient_of_the_paper(gradient):
     """Weight times advantage times the slope of the log-probability, held by no clip."""
     config = IMPALAConfig(
         gradient=gradient, minibatch_size=64, hidden_sizes=(8,), normalize_advantage=False,
         normalize_observations=False, normalize_rewards=False, value_coef=0.0,
     )  # fmt: skip
-    learner, batch = off_policy(make_environment, make_learner, make_batch, config)
+    learner, batch = off_policy(config)
     assert config.updates_granted(64) == 1
     _, columns = columns_of(learner, batch)
     core, (_, advantage, _, _, weight) = learner._core, columns.scalars

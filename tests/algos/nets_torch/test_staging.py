@@ -25,6 +25,7 @@ from tests.algos.replay_cases import (
     make_config,
     make_learner,
 )
+from tests.algos.rollout_cases import make_batch as collected
 from tests.forms import slow_but
 
 
@@ -147,7 +148,7 @@ PICTURES = EnvironmentSpec(
 )
 
 
-def test_learner_behind_staging_trains_as_the_plain_one(make_batch):
+def test_learner_behind_staging_trains_as_the_plain_one():
     config = PPOConfig(minibatch_size=32)
     setup = LearnerSetup(seed=0, shards=2, envs_per_shard=4, steps=8)
     plain, staged = (config.make_algorithm(PICTURES, setup) for _ in range(2))
@@ -158,7 +159,7 @@ def test_learner_behind_staging_trains_as_the_plain_one(make_batch):
         staging=Staging(device, block_bytes=1000, blocks=2),
     )  # fmt: skip
     for seed in range(2):
-        batch = make_batch(config, PICTURES, plain, seed=seed)
+        batch = collected(config, PICTURES, plain, seed=seed)
         assert plain.update(batch) == staged.update(batch)
     pairs = zip(plain.policy_parameters(), staged.policy_parameters(), strict=True)
     assert all((a == b).all() for a, b in pairs)

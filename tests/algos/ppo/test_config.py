@@ -6,6 +6,7 @@ from fast_core.algorithm import LearnerSetup
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
+from tests.algos.rollout_cases import make_environment, make_learner
 
 
 def setup(rows: int) -> LearnerSetup:
@@ -36,7 +37,7 @@ def test_last_smaller_minibatch_is_granted_too(rows, minibatch, updates):
     assert PPOConfig(minibatch_size=minibatch, epochs=4).updates_granted(rows) == updates
 
 
-def test_minibatch_larger_than_a_ticket_is_refused(make_environment):
+def test_minibatch_larger_than_a_ticket_is_refused():
     config = PPOConfig(minibatch_size=256)
     config.check(make_environment(), setup(256))
     with pytest.raises(ConfigError, match=r"algorithm.minibatch_size.*255.*256"):
@@ -45,7 +46,7 @@ def test_minibatch_larger_than_a_ticket_is_refused(make_environment):
 
 @pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_policy_parameters_follow_the_fields(make_environment, make_learner, continuous, normalize):
+def test_policy_parameters_follow_the_fields(continuous, normalize):
     config = PPOConfig(minibatch_size=16, normalize_observations=normalize)
     environment = make_environment(continuous=continuous)
     parameters = make_learner(config, environment).policy_parameters()
@@ -63,7 +64,7 @@ def test_torch_is_needed_only_where_it_computes():
     assert PPOConfig(gradient="autograd").uses_torch(device="cpu", compile=False)
 
 
-def test_update_flops_grow_with_network_and_minibatch(make_environment):
+def test_update_flops_grow_with_network_and_minibatch():
     environment = make_environment()
     small = PPOConfig(minibatch_size=64).update_flops(environment, 1024)
     assert PPOConfig(minibatch_size=128).update_flops(environment, 1024) == 2 * small

@@ -13,6 +13,7 @@ from fast_core.algos.ppo.learner import PPO
 from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.algos.rollouts.targets import JudgedRollout
 from fast_core.errors import CheckpointError, TrainingDiverged
+from tests.algos.rollout_cases import begun, make_batch, make_environment, make_learner
 
 GRADIENTS = ["explicit", "autograd"]
 
@@ -72,9 +73,7 @@ def replaced(batch, **columns):
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("continuous", [False, True])
-def test_update_takes_the_granted_steps_and_reports_plain_floats(
-    make_environment, make_learner, make_batch, gradient, continuous
-):
+def test_update_takes_the_granted_steps_and_reports_plain_floats(gradient, continuous):
     config, environment = ppo(gradient=gradient), make_environment(continuous=continuous)
     learner = make_learner(config, environment)
     before = parameters(learner)
@@ -92,9 +91,7 @@ def test_update_takes_the_granted_steps_and_reports_plain_floats(
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_first_probability_ratios_are_one(
-    make_environment, make_learner, make_batch, gradient, continuous, normalize
-):
+def test_first_probability_ratios_are_one(gradient, continuous, normalize):
     config = ppo(
         gradient=gradient, normalize_observations=normalize, epochs=1, minibatch_size=64,
         clip_epsilon=1e-5, learning_rate=1e-2,
@@ -108,9 +105,7 @@ def test_first_probability_ratios_are_one(
 
 
 @pytest.mark.parametrize(("truncated", "target"), [(True, 100.0), (False, 1.0)])
-def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
-    make_environment, make_learner, make_batch, truncated, target
-):
+def test_target_at_a_time_limit_bootstraps_from_the_final_observation(truncated, target):
     config, environment = ppo(), make_environment()
     learner = make_learner(config, environment)
     batch = make_batch(config, environment, learner, shards=(0,))
@@ -142,13 +137,10 @@ def test_target_at_a_time_limit_bootstraps_from_the_final_observation(
     np.testing.assert_allclose(advantage[-1], target - 100.0, rtol=1e-5, atol=1e-4)
 
 
-def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
-    make_environment, make_learner, make_batch
-):
+def test_nothing_is_learnt_from_a_quarantined_step_or_beyond():
     """Its row wants what it has; the row before sees a truncation at what follows it."""
     config, environment = ppo(), make_environment()
-    learner = make_learner(config, environment)
-    batch = make_batch(config, environment, learner)
+    learner, batch = begun(config, environment)
     truncated, reward = np.zeros((8, 4), bool), np.ones((8, 4), np.float32)
     lost = np.zeros((8, 4), bool)
     truncated[5, 1] = lost[5, 1] = True
@@ -175,9 +167,7 @@ def test_nothing_is_learnt_from_a_quarantined_step_or_beyond(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_quarantined_row_takes_no_part_in_an_update(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_quarantined_row_takes_no_part_in_an_update(gradient):
     """Not in advantages, losses or statistics: whatever stands in it, the same is learnt."""
     config = ppo(gradient=gradient, normalize_observations=True, normalize_rewards=True)
     environment, lost = make_environment(), np.zeros((8, 4), bool)
@@ -206,9 +196,7 @@ def test_quarantined_row_takes_no_part_in_an_update(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_nothing_is_learnt_where_every_row_is_quarantined(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_nothing_is_learnt_where_every_row_is_quarantined(gradient):
     config, environment = ppo(gradient=gradient, normalize_rewards=True), make_environment()
     learner = make_learner(config, environment)
     batch, every = make_batch(config, environment, learner), np.ones((8, 4), bool)
@@ -222,9 +210,7 @@ def test_nothing_is_learnt_where_every_row_is_quarantined(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_last_minibatch_of_one_row_and_equal_advantages_stay_finite(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_last_minibatch_of_one_row_and_equal_advantages_stay_finite(gradient):
     config, environment = ppo(gradient=gradient, minibatch_size=64), make_environment()
     learner = make_learner(config, environment, rows=65)
     batch = make_batch(config, environment, learner, steps=65, shards=(0,), envs=1)
@@ -243,9 +229,7 @@ def test_last_minibatch_of_one_row_and_equal_advantages_stay_finite(
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("column", ["reward", "obs", "behaviour_log_prob"])
-def test_batch_with_nan_changes_nothing_and_is_counted_once(
-    make_environment, make_learner, make_batch, gradient, column
-):
+def test_batch_with_nan_changes_nothing_and_is_counted_once(gradient, column):
     config = ppo(gradient=gradient, normalize_observations=True, normalize_rewards=True)
     environment = make_environment()
     learner = make_learner(config, environment)
@@ -270,12 +254,8 @@ def test_batch_with_nan_changes_nothing_and_is_counted_once(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_single_step_whose_gradient_overflows_is_skipped(
-    make_environment, make_learner, make_batch, gradient
-):
-    config, environment = ppo(gradient=gradient, epochs=1), make_environment()
-    learner = make_learner(config, environment)
-    batch = make_batch(config, environment, learner)
+def test_single_step_whose_gradient_overflows_is_skipped(gradient):
+    learner, batch = begun(ppo(gradient=gradient, epochs=1))
     improbable = batch.rollouts[0].behaviour_log_prob.copy()
     improbable[0, 0] = -1000.0  # the ratio is infinite, every column is finite
     reward = batch.rollouts[0].reward.copy()
@@ -286,12 +266,8 @@ def test_single_step_whose_gradient_overflows_is_skipped(
     assert np.isfinite(parameters(learner)).all()
 
 
-def test_too_many_nonfinite_updates_in_a_row_end_training(
-    make_environment, make_learner, make_batch
-):
-    config, environment = ppo(nonfinite_limit=3), make_environment()
-    learner = make_learner(config, environment)
-    good = make_batch(config, environment, learner)
+def test_too_many_nonfinite_updates_in_a_row_end_training():
+    learner, good = begun(ppo(nonfinite_limit=3))
     bad = replaced(good, reward=np.full((8, 4), np.inf, np.float32))
     learner.update(bad)
     learner.update(bad)
@@ -303,9 +279,7 @@ def test_too_many_nonfinite_updates_in_a_row_end_training(
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_optimizer_moves_the_live_parameters_after_load(
-    make_environment, make_learner, make_batch, gradient
-):
+def test_optimizer_moves_the_live_parameters_after_load(gradient):
     config, environment = ppo(gradient=gradient), make_environment()
     learner = make_learner(config, environment)
     learner.update(make_batch(config, environment, learner))
@@ -324,9 +298,7 @@ def test_optimizer_moves_the_live_parameters_after_load(
     assert checker.update(batch).metrics["clip_fraction"] == 0.0
 
 
-def test_loaded_learner_steps_with_the_rate_that_is_left(
-    make_environment, make_learner, make_batch
-):
+def test_loaded_learner_steps_with_the_rate_that_is_left():
     config = ppo(gradient="autograd", learning_rate=1e-2, learning_rate_schedule="linear")
     environment = make_environment()
     learner = make_learner(config, environment)
@@ -338,7 +310,7 @@ def test_loaded_learner_steps_with_the_rate_that_is_left(
     assert report.metrics["learning_rate"] == pytest.approx(7.5e-3)
 
 
-def test_state_of_one_gradient_continues_with_the_other(make_environment, make_learner, make_batch):
+def test_state_of_one_gradient_continues_with_the_other():
     environment = make_environment()
     explicit, autograd = (make_learner(ppo(gradient=g), environment) for g in GRADIENTS)
     explicit.update(make_batch(ppo(), environment, explicit))
@@ -349,7 +321,7 @@ def test_state_of_one_gradient_continues_with_the_other(make_environment, make_l
     np.testing.assert_allclose(parameters(explicit), parameters(autograd), atol=1e-4)
 
 
-def test_state_of_another_network_is_refused(make_environment, make_learner):
+def test_state_of_another_network_is_refused():
     state = make_learner(ppo(), make_environment()).state_dict()
     other = make_learner(ppo(hidden_sizes=(4,)), make_environment())
     with pytest.raises(CheckpointError, match=r"configured parameters.*Use the .*conf"):
@@ -358,9 +330,7 @@ def test_state_of_another_network_is_refused(make_environment, make_learner):
         other.load_state_dict(state | {"format": 99})
 
 
-def test_target_kl_stops_the_round_and_reports_what_was_skipped(
-    make_environment, make_learner, make_batch
-):
+def test_target_kl_stops_the_round_and_reports_what_was_skipped():
     environment = make_environment()
     config = ppo(target_kl=1e-3, learning_rate=0.05)
     learner = make_learner(config, environment)
@@ -371,9 +341,7 @@ def test_target_kl_stops_the_round_and_reports_what_was_skipped(
     assert report.skipped == 0 and report.metrics["approx_kl"] > 1.5e-3
 
 
-def test_round_without_a_committed_step_changes_nothing_that_policies_see(
-    make_environment, make_learner, make_batch
-):
+def test_round_without_a_committed_step_changes_nothing_that_policies_see():
     """Its version stays the same, so nobody could tell."""
     environment = make_environment()
     config = ppo(target_kl=1e-9, normalize_observations=True, learning_rate=0.1)
@@ -387,7 +355,7 @@ def test_round_without_a_committed_step_changes_nothing_that_policies_see(
         np.testing.assert_array_equal(parameter, old)
 
 
-def test_loss_is_compiled_once_and_only_when_asked_for(monkeypatch, make_environment, make_batch):
+def test_loss_is_compiled_once_and_only_when_asked_for(monkeypatch):
     environment, config = make_environment(), ppo()
     compiled, calls = [], []
 
@@ -410,7 +378,7 @@ def test_loss_is_compiled_once_and_only_when_asked_for(monkeypatch, make_environ
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_gradient_norm_limit_bounds_the_step(make_environment, make_learner, make_batch, gradient):
+def test_gradient_norm_limit_bounds_the_step(gradient):
     environment = make_environment()
     firsts = []
     for limit in (1e-3, None):
@@ -423,7 +391,7 @@ def test_gradient_norm_limit_bounds_the_step(make_environment, make_learner, mak
     np.testing.assert_allclose(firsts[0] / clipped, firsts[1] / free, atol=1e-5)
 
 
-def test_rows_are_visited_once_an_epoch_in_new_orders(make_environment, make_learner, make_batch):
+def test_rows_are_visited_once_an_epoch_in_new_orders():
     class Spy:
         def __init__(self, core):
             self.core, self.orders, self.slices = core, [], []
@@ -439,9 +407,7 @@ def test_rows_are_visited_once_an_epoch_in_new_orders(make_environment, make_lea
         def __getattr__(self, name):
             return getattr(self.core, name)
 
-    config, environment = ppo(minibatch_size=24), make_environment()
-    learner = make_learner(config, environment)
-    batch = make_batch(config, environment, learner)
+    learner, batch = begun(ppo(minibatch_size=24))
     spy = learner._core = Spy(learner._core)
     learner.update(batch)
     assert [sorted(order) for order in spy.orders] == [list(range(64))] * 4
@@ -449,7 +415,7 @@ def test_rows_are_visited_once_an_epoch_in_new_orders(make_environment, make_lea
     assert spy.slices == [(0, 24), (24, 48), (48, 64)] * 4
 
 
-def test_observation_statistics_travel_one_round_behind(make_environment, make_learner, make_batch):
+def test_observation_statistics_travel_one_round_behind():
     config, environment = ppo(normalize_observations=True), make_environment()
     learner = make_learner(config, environment)
     *_, mean, inverse_std = learner.policy_parameters()
@@ -513,7 +479,7 @@ CONTEXTS = SpaceSpec("discrete", (), "int64", n=4)
 @pytest.mark.parametrize(
     ("gradient", "shared"), [("explicit", False), ("explicit", True), ("autograd", False)]
 )
-def test_learns_which_choice_each_context_pays(make_environment, gradient, shared):
+def test_learns_which_choice_each_context_pays(gradient, shared):
     config = PPOConfig(
         gradient=gradient, shared_torso=shared, learning_rate=3e-3, minibatch_size=64,
         hidden_sizes=(16,), entropy_coef=0.01,
@@ -526,7 +492,7 @@ def test_learns_which_choice_each_context_pays(make_environment, gradient, share
     assert bandit(config, environment, rounds=30, reward_of=reward_of) == 1.0
 
 
-def test_learns_a_continuous_target(make_environment):
+def test_learns_a_continuous_target():
     config = PPOConfig(
         learning_rate=1e-2, minibatch_size=64, hidden_sizes=(16,), normalize_rewards=True
     )
@@ -551,9 +517,7 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("key", PPOConfig.changeable)
-def test_changed_learner_goes_on_as_one_that_was_made_so(
-    make_environment, make_batch, gradient, key
-):
+def test_changed_learner_goes_on_as_one_that_was_made_so(gradient, key):
     environment, setup = make_environment(), LearnerSetup(0, 2, 4, 8)
     given = {"gradient": gradient, "learning_rate": 1e-3}
     config, other = ppo(**given), ppo(**(given | {key: OTHERWISE[key]}))

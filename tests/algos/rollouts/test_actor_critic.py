@@ -17,6 +17,7 @@ from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.errors import ConfigError, TrainingDiverged
 from tests.algos import test_ppo_spaces as spaces
 from tests.algos import test_recurrent_ppo as recurrent
+from tests.algos.rollout_cases import make_batch, make_environment
 from tests.algos.rollouts import own_losses
 from tests.algos.rollouts.own_losses import HERE, ClippedConfig, OwnConfig
 from tests.forms import slow_but
@@ -89,9 +90,7 @@ def learner_of(kind: str, environment, **changes):
     return getattr(own_losses, kind)(config, environment, shape, setup)
 
 
-def test_all_rows_of_a_ticket_are_a_minibatch_unless_the_configuration_says_otherwise(
-    make_environment, make_batch
-):
+def test_all_rows_of_a_ticket_are_a_minibatch_unless_the_configuration_says_otherwise():
     environment = make_environment()
     learner = learner_of("Simple", environment)
     batch = make_batch(OwnConfig(), environment, learner)
@@ -137,7 +136,7 @@ def test_head_that_judges_is_asked_at_every_step_and_where_episodes_were_cut_off
     assert len(np.unique(values)) > 10 and len(np.unique(heads)) > 10, "it has learned by now"
 
 
-def test_heads_learn_at_their_own_pace_within_their_own_limits(make_environment, make_batch):
+def test_heads_learn_at_their_own_pace_within_their_own_limits():
     environment = make_environment()
     moved = []
     for limit in (1e-12, None):
@@ -158,7 +157,7 @@ def test_heads_learn_at_their_own_pace_within_their_own_limits(make_environment,
     np.testing.assert_allclose([np.linalg.norm(part) for part in parts], 1e-3, rtol=1e-2)
 
 
-def test_learner_with_heads_and_draws_goes_on_bit_for_bit(make_environment, make_batch):
+def test_learner_with_heads_and_draws_goes_on_bit_for_bit():
     environment = make_environment()
     changes = {"minibatch_size": 16, "epochs": 2, "normalize_observations": True}
     learner, other = (learner_of("Own", environment, **changes) for _ in range(2))
@@ -178,7 +177,7 @@ def test_learner_with_heads_and_draws_goes_on_bit_for_bit(make_environment, make
     assert len(learner.insight_parameters()) == len(OwnConfig().insight_fields(environment))
 
 
-def test_first_values_of_heads_follow_from_the_seed_alone(make_environment):
+def test_first_values_of_heads_follow_from_the_seed_alone():
     found = []
     for others in range(2):
         torch.manual_seed(others)
@@ -199,7 +198,7 @@ def test_loss_sees_what_it_learns_from_where_rows_of_sequences_are_left_out():
     assert learner.seen == [(recurrent.ROWS - 1, 3), (recurrent.ROWS - 1, 3)]
 
 
-def test_another_run_begins_with_policy_and_heads_that_were_learned(make_environment, make_batch):
+def test_another_run_begins_with_policy_and_heads_that_were_learned():
     environment = make_environment()
     learner, other = (learner_of("Own", environment) for _ in range(2))
     learner.update(make_batch(OwnConfig(), environment, learner))
@@ -213,7 +212,7 @@ def test_another_run_begins_with_policy_and_heads_that_were_learned(make_environ
         np.testing.assert_array_equal(one, two)
 
 
-def test_settings_that_callbacks_change_are_those_of_the_next_loss(make_environment, make_batch):
+def test_settings_that_callbacks_change_are_those_of_the_next_loss():
     environment = make_environment()
     learner = learner_of("Simple", environment)
     learner.change(msgspec.structs.replace(learner.settings, learning_rate=0.5))
@@ -222,7 +221,7 @@ def test_settings_that_callbacks_change_are_those_of_the_next_loss(make_environm
 
 
 @pytest.mark.parametrize("kind", ["Own", "Simple"])
-def test_quarantined_rows_are_not_learned_from(make_environment, make_batch, kind):
+def test_quarantined_rows_are_not_learned_from(kind):
     environment, ends = make_environment(), []
     lost = np.zeros((8, 4), bool)
     lost[5, 1] = True
@@ -270,7 +269,7 @@ def test_quarantined_rows_are_not_learned_from(make_environment, make_batch, kin
         ("Double", r"make_heads of Double: .*float32; second\.weight is torch\.float64"),
     ],
 )
-def test_mistake_is_answered_with_what_was_needed(make_environment, make_batch, kind, message):
+def test_mistake_is_answered_with_what_was_needed(kind, message):
     environment = make_environment()
     acting = learner_of("Simple", environment)
     batch = make_batch(OwnConfig(), environment, acting)
@@ -278,7 +277,7 @@ def test_mistake_is_answered_with_what_was_needed(make_environment, make_batch, 
         learner_of(kind, environment).update(batch)
 
 
-def test_value_that_nobody_teaches_is_warned_of(make_environment, make_batch):
+def test_value_that_nobody_teaches_is_warned_of():
     environment = make_environment()
     learner = learner_of("PolicyAlone", environment)
     batch = make_batch(OwnConfig(), environment, learner)
@@ -287,9 +286,7 @@ def test_value_that_nobody_teaches_is_warned_of(make_environment, make_batch):
     learner.update(batch)  # said once
 
 
-def test_loss_that_is_not_finite_is_skipped_and_ends_the_run_with_its_name(
-    make_environment, make_batch
-):
+def test_loss_that_is_not_finite_is_skipped_and_ends_the_run_with_its_name():
     environment = make_environment()
     learner = learner_of("NotFinite", environment, nonfinite_limit=2)
     batch = make_batch(OwnConfig(), environment, learner)
@@ -311,7 +308,7 @@ def test_loss_that_is_not_finite_is_skipped_and_ends_the_run_with_its_name(
         ),
     ],
 )
-def test_learner_that_is_none_is_refused(make_environment, path, message):
+def test_learner_that_is_none_is_refused(path, message):
     class Misnamed(OwnConfig, frozen=True, kw_only=True):
         learner = path
 

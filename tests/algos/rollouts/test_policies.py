@@ -9,6 +9,7 @@ from fast_core.algorithm import PolicySetup
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.ppo.config import PPOConfig
+from tests.algos.rollout_cases import make_environment
 
 IMAGE = SpaceSpec("box", (2, 3, 2), "uint8", low=(0.0,) * 12, high=(255.0,) * 12)
 CHOICE = SpaceSpec("discrete", (), "int64", n=5, start=-1)
@@ -28,9 +29,7 @@ def random_parameters(config, environment, seed=0):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_numpy_and_torch_policies_agree(
-    make_environment, continuous, shared, activation, normalize
-):
+def test_numpy_and_torch_policies_agree(continuous, shared, activation, normalize):
     config = PPOConfig(activation=activation, shared_torso=shared, normalize_observations=normalize)
     environment = make_environment(actions=3, continuous=continuous)
     parameters = random_parameters(config, environment)
@@ -53,7 +52,7 @@ def test_numpy_and_torch_policies_agree(
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_policy_computes_the_network_it_was_given(make_environment, backend):
+def test_policy_computes_the_network_it_was_given(backend):
     config = PPOConfig(hidden_sizes=(4,), normalize_observations=False)
     environment = make_environment(actions=3)
     parameters = random_parameters(config, environment)
@@ -68,7 +67,7 @@ def test_policy_computes_the_network_it_was_given(make_environment, backend):
     np.testing.assert_allclose(output.behaviour_log_prob, log_probs.max(axis=1), atol=1e-5)
 
 
-def test_parameters_are_copied_at_load(make_environment):
+def test_parameters_are_copied_at_load():
     config = PPOConfig()
     environment = make_environment()
     parameters = [p.astype(np.float32) for p in random_parameters(config, environment)]
@@ -124,7 +123,7 @@ def test_one_bound_stands_for_all_dimensions():
 
 
 @pytest.mark.parametrize("unit", [2.0**-13, 1.0, 2.0**13])
-def test_actions_of_a_box_are_chosen_in_halves_of_its_width(make_environment, unit):
+def test_actions_of_a_box_are_chosen_in_halves_of_its_width(unit):
     environment = make_environment(actions=2, continuous=True)
     bounds = {"low": (-unit, -math.inf), "high": (3 * unit, 1e38)}  # the second has none
     action = msgspec.structs.replace(environment.action, **bounds)
