@@ -302,10 +302,8 @@ class Head:
             np.matmul(self._weight.T, gradient, out=delta)
 
 
-def make_torso(
-    shape: NetworkShape, flat: F32, gradient: F32 | None = None, *, only: int | None = None
-) -> NumpyMlp:
-    """The hidden layers of an actor-critic without images, all torsos as one ensemble.
+def make_torso(shape: NetworkShape, flat: F32, torso: int) -> NumpyMlp:
+    """The hidden layers under one head of an actor-critic without images, for acting.
 
     One form serves both kinds of network: against layers written for torsos alone the bits were
     the same, and the processor time of whole steps 0.98 to 1.05 of theirs, 1.01 in the middle (64
@@ -314,15 +312,16 @@ def make_torso(
     Args:
         shape: The actor-critic.
         flat: The vector with its parameters.
-        gradient: The vector that takes their gradients, if it learns.
-        only: One torso alone: 0 the policy's, -1 the value's; None where all have equal layers.
+        torso: 0 the policy's, -1 the value's.
     """
-    names = shape.torsos if only is None else (shape.torsos[only],)
-    return _make_ensemble(shape, names, flat, gradient)
+    return _make_ensemble(shape, (shape.torsos[torso],), flat, None)
 
 
-def make_torsos(shape: NetworkShape, flat: F32, gradient: F32 | None = None) -> list[NumpyMlp]:
-    """The same in as few ensembles as there are: torsos of different layers are two."""
+def make_torsos(shape: NetworkShape, flat: F32, gradient: F32) -> list[NumpyMlp]:
+    """All of them, in as few ensembles as there are: torsos of different layers are two.
+
+    ``gradient`` is the vector that takes the gradients of their parameters.
+    """
     return [_make_ensemble(shape, names, flat, gradient) for names in shape.ensembles]
 
 

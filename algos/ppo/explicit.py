@@ -33,7 +33,7 @@ class ExplicitCore:
         self._views = views = {p.name: p.view(parameters) for p in layout}
         self._gradients = gradients = {p.name: p.view(self._gradient) for p in layout}
         self._torsos = make_torsos(shape, parameters, self._gradient)
-        self._value_torso = make_torso(shape, parameters, only=-1)
+        self._value_torso = make_torso(shape, parameters, -1)
         self._deltas: list[F32] = []
         self._norm, self._said = math.nan, list[MinibatchReport]()
         self._policy_head = Head("policy", views, gradients)

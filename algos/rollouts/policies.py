@@ -84,7 +84,7 @@ class NumpyPolicy(ActorPolicy[PolicyInputs]):
                 "Use auto or torch, or algorithm.network: mlp."
             )
         super().__init__(shape, environment, PolicyInputs(environment, (), how))
-        self._torso = make_torso(shape, self._flat, only=0)
+        self._torso = make_torso(shape, self._flat, 0)
         self._memory = None if shape.memory is None else Memory(shape.memory, self._views)
         self._head = Head("policy", self._views)
 

@@ -49,7 +49,7 @@ class NumpyHeads:
 
     def __init__(self, shape: NetworkShape, flat: F32) -> None:
         views = {p.name: p.view(flat) for p in parameter_layout(shape)}
-        self._torsos = [make_torso(shape, flat, only=torso) for torso in (0, -1)]
+        self._torsos = [make_torso(shape, flat, torso) for torso in (0, -1)]
         self._memory = None if shape.memory is None else Memory(shape.memory, views)
         self._policy, self._value = (Head(name, views) for name in ("policy", "value"))
 

@@ -16,31 +16,6 @@ def advantages(reward, value, next_value, terminated, truncated, gamma, lam):
     )
 
 
-def column(*numbers):
-    return np.array(numbers, float)[:, None]
-
-
-def test_termination_stops_bootstrap_and_recursion():
-    got = advantages(
-        column(1, 1, 1), column(0.5, 0.4, 0.3), column(0.4, 9.0, 0.2), column(0, 1, 0),
-        column(0, 0, 0), 0.9, 0.8,
-    )  # fmt: skip
-    np.testing.assert_allclose(got[:, 0], [1.292, 0.6, 0.88], rtol=1e-12)
-
-
-def test_truncation_bootstraps_from_final_observation_and_stops_recursion():
-    got = advantages(
-        column(1, 1, 1), column(0.5, 0.4, 0.3), column(0.4, 0.7, 0.2), column(0, 0, 0),
-        column(0, 1, 0), 0.9, 0.8,
-    )  # fmt: skip
-    np.testing.assert_allclose(got[:, 0], [1.7456, 1.23, 0.88], rtol=1e-12)
-
-
-def test_termination_wins_where_a_step_is_both():
-    both = advantages([[1.0]], [[0.5]], [[7.0]], [[1]], [[1]], 0.9, 0.8)
-    np.testing.assert_allclose(both, [[0.5]])
-
-
 def test_time_limit_at_true_value_has_no_temporal_difference_error():
     # Reward 1 for ever is worth 100 at gamma .99; a limit of 200 steps must not change that.
     value = np.full((200, 1), 100.0)
@@ -51,26 +26,6 @@ def test_time_limit_at_true_value_has_no_temporal_difference_error():
     np.testing.assert_allclose(truncated, 0.0, atol=1e-9)
     terminated = advantages(reward, value, value, end, no, 0.99, 0.95)
     assert terminated[-1, 0] == pytest.approx(-99.0)
-
-
-def test_lambda_one_equals_discounted_sum_with_tail_less_value():
-    rng = np.random.default_rng(0)
-    gamma, steps, columns = 0.97, 23, 1000
-    reward, value, final_value = rng.normal(size=(3, steps, columns))
-    terminated = rng.random((steps, columns)) < 0.1
-    truncated = rng.random((steps, columns)) < 0.1
-    next_value = np.concatenate([value[1:], final_value[-1:]])
-    next_value = np.where(terminated | truncated, final_value, next_value)
-    got = advantages(reward, value, next_value, terminated, truncated, gamma, 1.0)
-    for n in range(columns):
-        for t in range(steps):
-            end = next(
-                (k for k in range(t, steps) if terminated[k, n] or truncated[k, n]), steps - 1
-            )
-            total = sum(gamma ** (k - t) * reward[k, n] for k in range(t, end + 1))
-            if not terminated[end, n]:
-                total += gamma ** (end - t + 1) * next_value[end, n]
-            assert abs(got[t, n] - (total - value[t, n])) < 1e-9
 
 
 def test_matches_sum_of_weighted_temporal_differences():

@@ -5,10 +5,6 @@ from fast_core.algos.rollouts.returns import generalized_advantages
 from fast_core.algos.rollouts.vtrace import drifted, effective_sample_size, vtrace
 
 
-def column(*numbers, dtype=float):
-    return np.array(numbers, dtype)[:, None]
-
-
 def rollout(rng, steps=19, columns=40, ratio=0.7):
     """Log ratios, rewards, values, successors' values and mixed ends."""
     log_ratio = rng.normal(0, ratio, (steps, columns))
@@ -69,29 +65,6 @@ def test_equals_generalised_advantages_where_the_policy_is_the_one_that_acted(dt
         np.testing.assert_allclose(got.target, advantage + outcomes[1], atol=1e-6)
         assert (got.weight == 1).all()
         assert got.target.dtype == got.advantage.dtype == got.weight.dtype == dtype
-
-
-def test_termination_stops_bootstrap_and_truncation_uses_the_final_observation():
-    # As in the tests of generalised advantages; ratios of 1.
-    zero = column(0.0, 0.0, 0.0)
-    reward, value, no = column(1.0, 1.0, 1.0), column(0.5, 0.4, 0.3), column(0, 0, 0, dtype=bool)
-    end, values = column(0, 1, 0, dtype=bool), column(0.4, 9.0, 0.2)
-    got = vtrace(zero, reward, value, values, end, no, gamma=0.9, gae_lambda=0.8)
-    np.testing.assert_allclose(got.advantage[:, 0], [1.292, 0.6, 0.88], rtol=1e-12)
-    values = column(0.4, 0.7, 0.2)
-    got = vtrace(zero, reward, value, values, no, end, gamma=0.9, gae_lambda=0.8)
-    np.testing.assert_allclose(got.advantage[:, 0], [1.7456, 1.23, 0.88], rtol=1e-12)
-
-
-def test_time_limit_at_true_value_has_no_error_whatever_the_ratios():
-    value = np.full((200, 1), 100.0)
-    no = np.zeros((200, 1), bool)
-    end = no.copy()
-    end[-1] = True
-    ratios = np.random.default_rng(0).normal(size=(200, 1))
-    got = vtrace(ratios, np.ones((200, 1)), value, value, no, end, gamma=0.99, gae_lambda=0.95)
-    np.testing.assert_allclose(got.target, 100.0, atol=1e-9)
-    np.testing.assert_allclose(got.advantage, 0.0, atol=1e-9)
 
 
 def test_value_after_termination_is_never_read_and_infinite_ratios_are_clipped():
