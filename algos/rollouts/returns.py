@@ -32,8 +32,9 @@ def generalized_advantages(
     """
     dtype = reward.dtype.type
     alive = ~terminated
-    following_value = np.where(alive, next_value, dtype(0))
-    advantage: NDArray[FloatT] = reward + dtype(gamma) * following_value - value
+    advantage: NDArray[FloatT] = (
+        reward + np.where(alive, dtype(gamma) * next_value, dtype(0)) - value
+    )
     decay = np.where(alive & ~truncated, dtype(gamma * gae_lambda), dtype(0))
     following = np.zeros_like(value[0])
     for delta, keep in zip(advantage[::-1], decay[::-1], strict=True):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fast_core.algorithm import Algorithm, LearnerSetup, PolicySetup, RolloutBatch
+import numpy as np
+
+from fast_core.algorithm import Algorithm, LearnerSetup, Policy, PolicySetup, RolloutBatch
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.rollouts.config import ActorCriticConfig
-from fast_core.testing.samples import rollouts
+from fast_core.algos.rollouts.merged import FrameRoom, merge
+from fast_core.testing.samples import noise_of, rollouts
 
 
 def box(size: int, low: float = -math.inf, high: float = math.inf) -> SpaceSpec:
@@ -31,6 +35,14 @@ def make_learner(
     return config.make_algorithm(environment, setup)
 
 
+def policy_of(
+    config: ActorCriticConfig, environment: EnvironmentSpec, learner: Algorithm
+) -> Policy:
+    policy = config.make_policy(environment, PolicySetup(config.policy_backend(environment)))
+    policy.load(learner.policy_parameters())
+    return policy
+
+
 def make_batch(
     config: ActorCriticConfig,
     environment: EnvironmentSpec,
@@ -42,10 +54,40 @@ def make_batch(
     seed: int = 0,
     progress: float = 0.0,
 ) -> RolloutBatch:
-    policy = config.make_policy(environment, PolicySetup(config.policy_backend(environment)))
-    policy.load(learner.policy_parameters())
-    batch = rollouts(config, environment, policy, LearnerSetup(0, len(shards), envs, steps), seed)
+    policy, setup = (
+        policy_of(config, environment, learner),
+        LearnerSetup(0, len(shards), envs, steps),
+    )
+    batch = rollouts(config, environment, policy, setup, seed)
     return replace(batch, env_steps=0, progress=progress, version=0)
+
+
+def paid(
+    config: ActorCriticConfig,
+    environment: EnvironmentSpec,
+    learner: Algorithm,
+    obs: Any,
+    reward_of: Callable[[Any, Any], Any],
+    seed: int = 0,
+) -> RolloutBatch:
+    """A round of episodes of one step each, in which the learner's policy acted on ``obs``."""
+    steps, envs = len(obs) - 1, obs.shape[1]
+    batch = make_batch(config, environment, learner, steps=steps, shards=(0,), envs=envs)
+    first, rows = batch.rollouts[0], steps * envs
+    noise = noise_of(config, environment, rows, np.random.default_rng((seed, 1)))
+    seen = obs[:-1].reshape(rows, *obs.shape[2:])
+    output = policy_of(config, environment, learner).act(seen, noise=noise, explore=True)
+    action, always = output.action.reshape(first.action.shape), np.ones((steps, envs), np.bool_)
+    played = replace(
+        first,
+        obs=obs,
+        action=action,
+        behaviour_log_prob=output.behaviour_log_prob.reshape(steps, envs),
+        reward=np.asarray(reward_of(obs[:-1], action), np.float32),
+        terminated=always,
+        truncated=~always,
+    )
+    return replace(batch, rollouts=(played,))
 
 
 def begun(
@@ -55,3 +97,25 @@ def begun(
     environment = environment or make_environment()
     learner = make_learner(config, environment)
     return learner, make_batch(config, environment, learner)
+
+
+def moved(learner: Any, seed: int = 7, by: float = 0.5) -> Any:
+    """The learner with other parameters."""
+    state, rng = learner.state_dict(), np.random.default_rng(seed)
+    for array in state["parameters"].values():
+        array += rng.normal(0.0, by, array.shape)
+    learner.load_state_dict(state)
+    return learner
+
+
+def parameters(learner: Algorithm) -> Any:
+    """All of them, one after another."""
+    state: Any = learner.state_dict()
+    return np.concatenate([np.ravel(each) for each in state["parameters"].values()])
+
+
+def columns_of(learner: Any, batch: RolloutBatch) -> tuple[Any, Any]:
+    """A ticket's rows side by side, and the columns that the next update would train on."""
+    seen = learner._statistics.as_networks_see(merge(batch, learner._encoder, FrameRoom()))
+    learner._core.observe(seen)
+    return seen, learner._columns(seen)

@@ -97,6 +97,8 @@ for _gradient in ("explicit", "autograd"):
         normalize_observations=True,
     )
     CASES[f"ppo, {_gradient}, every option"] = case
+    sizes = {"actor_sizes": (9,), "critic_sizes": (7, 11, 6), "hidden_sizes": None}
+    CASES[f"ppo, {_gradient}, sizes"] = ppo(gradient=_gradient, layer_norm=True, **sizes)
     for _kind in (APPOConfig, IMPALAConfig):
         CASES[f"{_kind.__name__}, {_gradient}"] = ppo(_kind, gradient=_gradient, epochs=1)
     for _cell in ("gru", "lstm"):

@@ -112,19 +112,6 @@ def test_hand_written_gradient_equals_autograd(
         assert_same_gradient(explicit, autograd, start, stop, clip, layer_norm=layer_norm)
 
 
-@pytest.mark.parametrize("gaussian", [False, True])
-def test_both_gradients_train_along_the_same_trajectory(gaussian):
-    shape = NetworkShape(3, (8, 8), "tanh", False, 2, gaussian)
-    explicit, autograd = cores(PPOConfig(), shape, seed=0)
-    for step in range(60):
-        for core in (explicit, autograd):
-            core.gradient(step % 2 * 24, step % 2 * 24 + 24, 0.2)
-            core.apply(1e-3, 0.5)
-    moved = np.abs(explicit.parameters() - cores(PPOConfig(), shape, 0)[0].parameters()).max()
-    assert moved > 0.03
-    np.testing.assert_allclose(explicit.parameters(), autograd.parameters(), atol=2e-4)
-
-
 def test_values_agree_and_do_not_depend_on_chunks(monkeypatch):
     shape = NetworkShape(3, (8, 8), "tanh", False, 2, False)
     explicit, autograd = cores(PPOConfig(), shape, seed=1)
@@ -150,22 +137,6 @@ def test_evaluation_agrees_and_does_not_depend_on_chunks(monkeypatch):
             found.append(log_probs)
     for log_probs in found[1:]:
         np.testing.assert_allclose(log_probs, found[0], atol=1e-5)
-
-
-def test_state_moves_between_implementations():
-    shape = NetworkShape(3, (8,), "tanh", False, 2, False)
-    explicit, autograd = cores(PPOConfig(), shape, seed=2)
-    for _ in range(3):
-        explicit.gradient(0, ROWS, 0.2)
-        explicit.apply(1e-3, 1.0)
-    autograd.import_state(explicit.export_state())
-    for core in (explicit, autograd):
-        core.gradient(0, ROWS, 0.2)
-        core.apply(1e-3, 1.0)
-    ours, theirs = explicit.export_state(), autograd.export_state()
-    assert ours.steps == theirs.steps == 4
-    np.testing.assert_allclose(ours.parameters, theirs.parameters, atol=1e-6)
-    np.testing.assert_allclose(ours.first_moment, theirs.first_moment, atol=1e-6)
 
 
 def test_exported_state_does_not_change_with_the_core():

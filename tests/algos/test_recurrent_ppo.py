@@ -29,7 +29,7 @@ from fast_core.algos.rollouts.recurrent_torch_core import RecurrentTorchCore
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
 from fast_core.algos.rollouts.torch_core import Objective
 from fast_core.errors import ConfigError
-from fast_core.testing.samples import draw, rollouts
+from fast_core.testing.samples import rollouts
 
 STEPS, ENVS, SHARDS = 12, 3, 2
 ROWS = STEPS * ENVS * SHARDS
@@ -88,20 +88,6 @@ def round_of(config: PPOConfig, environment: EnvironmentSpec, policy: Policy) ->
     """Random observations, rewards and ends of episodes, from a random state."""
     batch = rollouts(config, environment, policy, setup(), 7)
     return dataclasses.replace(batch, env_steps=0, progress=0.0, version=0)
-
-
-@pytest.mark.parametrize("gradient", ["explicit", "autograd"])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_first_ratios_are_one(name: str, cell: str, gradient: str) -> None:
-    config = ppo(recurrent=cell, gradient=gradient, clip_epsilon=1e-4)
-    learner, _, batch = made(config, ENVIRONMENTS[name])
-    ends = np.concatenate([r.terminated | r.truncated for r in batch.rollouts])
-    assert ends.any()
-    report = learner.update(batch)
-    assert report.updates == 1
-    assert report.metrics["clip_fraction"] == 0.0, "some ratio is off by more than 1e-4"
-    assert abs(report.metrics["approx_kl"]) < 1e-6
 
 
 # --- against a slow reference --------------------------------------------------------------------
@@ -253,26 +239,6 @@ def test_gradient_through_time_equals_a_slow_loop(
     assert stats.gradient_norm == pytest.approx(norm, rel=1e-5)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_both_gradients_learn_the_same(name: str, cell: str) -> None:
-    changes = {"recurrent": cell, "minibatch_size": 2 * STEPS, "epochs": 3, "learning_rate": 1e-3}
-    if name == "continuous":
-        changes |= {"activation": "silu", "layer_norm": True}
-    after = []
-    for gradient in ("explicit", "autograd"):
-        config = ppo(gradient=gradient, normalize_observations=True, **changes)
-        learner, _, batch = made(config, ENVIRONMENTS[name])
-        if name == "masked":  # some rows of sequences are left out
-            lost = np.arange(STEPS * ENVS).reshape(STEPS, ENVS) % 5 == 0
-            first = dataclasses.replace(batch.rollouts[0], quarantined=lost)
-            batch = dataclasses.replace(batch, rollouts=(first, *batch.rollouts[1:]))
-        assert learner.update(batch).updates == 9
-        after.append(learner.state_dict()["parameters"])
-    for parameter, value in after[0].items():
-        np.testing.assert_allclose(value, after[1][parameter], atol=3e-4, err_msg=parameter)
-
-
 def test_compiler_is_kept_away_from_the_loop_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = []
     monkeypatch.setattr(torch.compiler, "disable", lambda f: hidden.append(f) or f)
@@ -286,27 +252,6 @@ def test_compiler_is_kept_away_from_the_loop_over_time(monkeypatch: pytest.Monke
 
 
 # --- policies ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_numpy_and_torch_policies_remember_alike(cell: str) -> None:
-    config, environment = ppo(recurrent=cell), ENVIRONMENTS["discrete"]
-    learner, policy, _ = made(config, environment)
-    other = config.make_policy(environment, PolicySetup("torch"))
-    other.load(learner.policy_parameters())
-    rng = np.random.default_rng(0)
-    states = [np.zeros((4, config.state_size(environment)), np.float32)] * 2
-    for _ in range(10):
-        obs = draw(environment, environment.observation, (4,), rng)
-        given = {"noise": rng.random(4, np.float32), "explore": True}
-        outputs = [
-            actor.act(obs, state=state, **given)
-            for actor, state in zip((policy, other), states, strict=True)
-        ]
-        np.testing.assert_array_equal(outputs[0].action, outputs[1].action)
-        np.testing.assert_allclose(outputs[0][1], outputs[1][1], atol=1e-5)
-        np.testing.assert_allclose(outputs[0].state, outputs[1].state, atol=1e-5)
-        states = [np.array(output.state) for output in outputs]
 
 
 def test_policy_without_its_state_is_refused() -> None:

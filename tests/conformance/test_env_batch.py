@@ -145,36 +145,25 @@ def test_a_reward_that_is_not_one_number_names_the_environment(
 
 
 @in_turn
-@pytest.mark.parametrize(("form", "said"), [("late text", "'2.5'"), ("late None", "None")])
-@pytest.mark.parametrize("frame_skip", [1, 3])
-def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
-    make: Maker, form: str, said: str, frame_skip: int
-) -> None:
-    """NumPy would make a number of the text, and NaN of None."""
-    step, seed = (3, 1)[frame_skip > 1], EpisodeSeeds(1, ROLE, 2, 0)[0]
-    where = rf"environment 0 of shard 2 .* in step {step} of episode 0 \(seed {seed}\) .*"
-    with pytest.raises(EnvironmentFailed, match=f"{where}the reward must be .*; got {said}"):
-        make.run(toy("Counter", kwargs={"reward": form}, frame_skip=frame_skip), 3)
-
-
-@in_turn
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("kwargs", "said"),
     [
-        ("late text", "terminated must be True or False; got 'False'"),
-        ("late None", "terminated must be True or False; got None"),
-        ("late array", r"truncated must be True or False; got array\(\[False, False\]\)"),
+        ({"reward": "late text"}, "the reward must be .*; got '2.5'"),
+        ({"reward": "late None"}, "the reward must be .*; got None"),
+        ({"end": "late text"}, "terminated must be True or False; got 'False'"),
+        ({"end": "late None"}, "terminated must be True or False; got None"),
+        ({"end": "late array"}, r"truncated must be True or .*; got array\(\[False, False\]\)"),
     ],
 )
 @pytest.mark.parametrize("frame_skip", [1, 3])
-def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step(
-    make: Maker, form: str, said: str, frame_skip: int
+def test_a_late_value_of_another_kind_is_refused_with_seed_and_step(
+    make: Maker, kwargs: dict[str, str], said: str, frame_skip: int
 ) -> None:
-    """Python takes any text for true, and None for false."""
+    """NumPy would make a number of a text, and NaN of None; Python takes any text for true."""
     step, seed = (3, 1)[frame_skip > 1], EpisodeSeeds(1, ROLE, 2, 0)[0]
     where = rf"environment 0 of shard 2 .* in step {step} of episode 0 \(seed {seed}\) .*"
     with pytest.raises(EnvironmentFailed, match=where + said):
-        make.run(toy("Counter", kwargs={"end": form}, frame_skip=frame_skip), 3)
+        make.run(toy("Counter", kwargs=kwargs, frame_skip=frame_skip), 3)
 
 
 @in_turn
@@ -228,16 +217,6 @@ def test_shards_environments_runs_and_roles_see_different_episodes(make: Maker) 
     ]
     every = [obs[:, env].tobytes() for obs in firsts for env in range(2)]
     assert len(set(every)) == 32
-
-
-def test_results_depend_on_shard_and_place_only(make: Maker) -> None:
-    whole = make.run(toy("Counter"), 12, 4)
-    again = make.run(toy("Counter"), 12, 4, incarnation=5, keep_actions=False)
-    half = make(toy("Counter"), 2, first_env=2)
-    actions = random_actions(whole.batch, 4, 12)
-    part = Driver(half, 2).run(actions[:, 2:])
-    assert same(whole, again)
-    assert np.array_equal(part.columns()[0], whole.columns()[0][:, 2:])
 
 
 def test_constructors_are_seeded_by_run_shard_environment_and_incarnation(make: Maker) -> None:

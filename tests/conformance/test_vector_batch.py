@@ -109,50 +109,34 @@ def successors(obs: Any, action: Any) -> Any:
     return np.array(result)
 
 
-@pytest.mark.parametrize("late", ["2.5", None])
-def test_a_late_reward_that_is_no_number_is_refused_with_seed_and_step(
-    late: object, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "late", "allowed"),
+    [
+        ("reward", "2.5", "one number"),
+        ("terminated", "False", "True or False"),
+        ("truncated", "False", "True or False"),
+    ],
+)
+@pytest.mark.parametrize("none", [False, True])
+def test_a_late_value_of_another_kind_is_refused_with_seed_and_step(
+    name: str, late: str, allowed: str, none: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = GymnasiumVector.step
+    real, given = GymnasiumVector.step, None if none else late
 
     def step(self: Any, action: Any) -> VectorStep:
         result = real(self, action)
-        given = [late if each == 3.0 and place else each for place, each in enumerate(result[1])]
-        return result._replace(reward=np.array(given, object))
-
-    monkeypatch.setattr(GymnasiumVector, "step", step)
-    batch = same_step(toy("Counter"), seed=1, shard=2, envs=2)
-    driver = run(batch, 2, 2)
-    assert np.array(driver.reward).tolist() == [[1.0, 1.0], [2.0, 2.0]]
-    seed = EpisodeSeeds(1, Role.ENVIRONMENT_EPISODE, 2, 1)[0]
-    where = rf"environment 1 of shard 2 .* in step 3 of episode 0 \(seed {seed}\) .*"
-    with pytest.raises(EnvironmentFailed, match=f"{where}reward must be one number; got {late!r}"):
-        driver.run(random_actions(batch, 2, 1))
-    batch.close()
-
-
-@pytest.mark.parametrize("name", ["terminated", "truncated"])
-@pytest.mark.parametrize("late", ["False", None])
-def test_a_late_end_that_is_neither_true_nor_false_is_refused_with_seed_and_step(
-    late: object, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = GymnasiumVector.step
-
-    def step(self: Any, action: Any) -> VectorStep:
-        result = real(self, action)
-        ends: Any = getattr(result, name).astype(object)
+        values: Any = getattr(result, name).astype(object)
         if result.reward[1] == 3.0:
-            ends[1] = late
-        return result._replace(**{name: ends})
+            values[1] = given
+        return result._replace(**{name: values})
 
     monkeypatch.setattr(GymnasiumVector, "step", step)
     batch = same_step(toy("Counter"), seed=1, shard=2, envs=2)
     driver = run(batch, 2, 2)
-    assert not driver.ended.any()
+    assert np.array(driver.reward).tolist() == [[1.0, 1.0], [2.0, 2.0]] and not driver.ended.any()
     seed = EpisodeSeeds(1, Role.ENVIRONMENT_EPISODE, 2, 1)[0]
     where = rf"environment 1 of shard 2 .* in step 3 of episode 0 \(seed {seed}\) .*"
-    said = f"{name} must be True or False; got {late!r}"
-    with pytest.raises(EnvironmentFailed, match=where + said):
+    with pytest.raises(EnvironmentFailed, match=f"{where}{name} must be {allowed}; got {given!r}"):
         driver.run(random_actions(batch, 2, 1))
     batch.close()
 
@@ -226,7 +210,10 @@ def test_spaces_are_those_of_the_environment(make: Make, name: str) -> None:
 
 
 def test_results_depend_on_shard_and_place_only(make: Make) -> None:
-    whole, again = run(make(CARTPOLE, 4), 4, 60), run(make(CARTPOLE, 4, incarnation=5), 4, 60)
+    whole, again = (
+        run(make(CARTPOLE, 4), 4, 60),
+        run(make(CARTPOLE, 4, incarnation=5, keep_actions=False), 4, 60),
+    )
     assert same(whole, again)
     other = make(CARTPOLE, 4, shard=3)
     assert not np.array_equal(whole.obs[0], run(other, 4, 1).obs[0])

@@ -7,15 +7,20 @@ import pytest
 
 from fast_core.algos.appo.config import APPOConfig, IMPALAConfig
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.algos.rollouts.vtrace import drifted, vtrace
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.config.file import loads
 from fast_core.errors import ConfigError
-from tests.algos import test_ppo_spaces as spaces
 from tests.algos import test_recurrent_ppo as recurrent
-from tests.algos.rollout_cases import begun, make_batch, make_environment, make_learner
-from tests.forms import slow_but
+from tests.algos.rollout_cases import (
+    begun,
+    columns_of,
+    make_batch,
+    make_environment,
+    make_learner,
+    moved,
+    parameters,
+)
 
 GRADIENTS = ["explicit", "autograd"]
 
@@ -31,26 +36,6 @@ def appo(**changes):
         "drift_clip_epsilon": None,
     }
     return APPOConfig(**(given | changes))
-
-
-def moved(learner, seed=7, by=0.5):
-    """The learner with other parameters."""
-    state, rng = learner.state_dict(), np.random.default_rng(seed)
-    for array in state["parameters"].values():
-        array += rng.normal(0.0, by, array.shape)
-    learner.load_state_dict(state)
-    return learner
-
-
-def columns_of(learner, batch):
-    """The columns that the next update would train on."""
-    merged = merge(batch, learner._encoder, FrameRoom())
-    learner._core.observe(merged)
-    return merged, learner._columns(merged)
-
-
-def parameters(learner):
-    return np.concatenate([np.ravel(p) for p in learner.state_dict()["parameters"].values()])
 
 
 # --- on-policy -----------------------------------------------------------------------------------
@@ -74,36 +59,6 @@ def test_columns_of_the_policy_that_acted_are_those_of_ppo(gradient, continuous,
     np.testing.assert_allclose(got.scalars[:4], expected.scalars, atol=1e-5)
     np.testing.assert_allclose(got.scalars[4:], 1.0, atol=1e-5)
     assert got.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    "environment",
-    slow_but([spaces.SMALL_PICTURE, spaces.PARTS, spaces.REACH], spaces.ALL),
-    ids=spaces.name,
-)
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_importance_weights_of_the_policy_that_acted_are_one(environment, gradient):
-    config = appo(minibatch_size=64, gradient=gradient, hidden_sizes=None)
-    learner = spaces.learner_of(config, environment)
-    _, columns = columns_of(learner, spaces.collect(config, environment, learner))
-    np.testing.assert_allclose(columns.scalars[4], 1.0, atol=1e-4)
-    assert columns.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("gradient", GRADIENTS)
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("kind", recurrent.ENVIRONMENTS)
-def test_importance_weights_of_a_policy_with_memory_are_one(kind, cell, gradient):
-    config = appo(
-        recurrent=cell, recurrent_size=6, hidden_sizes=(5,), minibatch_size=recurrent.ROWS,
-        gradient=gradient,
-    )  # fmt: skip
-    learner, _, batch = recurrent.made(config, recurrent.ENVIRONMENTS[kind])
-    _, columns = columns_of(learner, batch)
-    np.testing.assert_allclose(columns.scalars[4], 1.0, atol=1e-4)
-    report = learner.update(batch)
-    assert report.metrics["ess"] == pytest.approx(1.0, abs=1e-6)
-    assert report.updates == 2
 
 
 # --- off-policy ----------------------------------------------------------------------------------

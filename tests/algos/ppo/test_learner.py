@@ -5,15 +5,22 @@ import numpy as np
 import pytest
 import torch
 
-from fast_core.algorithm import LearnerSetup, PolicySetup, RolloutBatch, ShardRollout
+from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.nets.observations import ObservationEncoder
 from fast_core.algos.ppo.config import PPOConfig
-from fast_core.algos.ppo.learner import PPO
 from fast_core.algos.rollouts.merged import FrameRoom, merge
 from fast_core.algos.rollouts.targets import JudgedRollout
 from fast_core.errors import CheckpointError, TrainingDiverged
-from tests.algos.rollout_cases import begun, make_batch, make_environment, make_learner
+from tests.algos.rollout_cases import (
+    begun,
+    make_batch,
+    make_environment,
+    make_learner,
+    paid,
+    parameters,
+    policy_of,
+)
 
 GRADIENTS = ["explicit", "autograd"]
 
@@ -61,10 +68,6 @@ def columns_of(learner, merged, critic):
     return judged.columns(learner.targets(judged))
 
 
-def parameters(learner):
-    return np.concatenate([np.ravel(p) for p in learner.state_dict()["parameters"].values()])
-
-
 def replaced(batch, **columns):
     """The batch with columns of its first rollout replaced."""
     first = dataclasses.replace(batch.rollouts[0], **columns)
@@ -86,22 +89,6 @@ def test_update_takes_the_granted_steps_and_reports_plain_floats(gradient, conti
     }  # fmt: skip
     assert all(type(value) is float for value in report.metrics.values())
     assert all(np.isfinite(value) for value in report.metrics.values())
-
-
-@pytest.mark.parametrize("gradient", GRADIENTS)
-@pytest.mark.parametrize("continuous", [False, True])
-@pytest.mark.parametrize("normalize", [False, True])
-def test_first_probability_ratios_are_one(gradient, continuous, normalize):
-    config = ppo(
-        gradient=gradient, normalize_observations=normalize, epochs=1, minibatch_size=64,
-        clip_epsilon=1e-5, learning_rate=1e-2,
-    )  # fmt: skip
-    environment = make_environment(continuous=continuous)
-    learner = make_learner(config, environment)
-    for seed in range(3):  # also after parameters and statistics have changed
-        report = learner.update(make_batch(config, environment, learner, seed=seed))
-        assert report.metrics["clip_fraction"] == 0.0, "a ratio differs from 1 by over 1e-5"
-        assert abs(report.metrics["approx_kl"]) < 1e-7
 
 
 @pytest.mark.parametrize(("truncated", "target"), [(True, 100.0), (False, 1.0)])
@@ -428,52 +415,20 @@ def test_observation_statistics_travel_one_round_behind():
     np.testing.assert_allclose(inverse_std, 1 / seen.std(axis=0), rtol=1e-5)
 
 
+CONTEXTS = SpaceSpec("discrete", (), "int64", n=4)
+
+
 def bandit(config, environment, *, rounds, reward_of):
     """Train on episodes of one step; return the mean reward of the greedy policy."""
     rng = np.random.default_rng(0)
-    learner: PPO = config.make_algorithm(
-        environment, LearnerSetup(seed=0, shards=1, envs_per_shard=8, steps=16)
-    )
-    policy = config.make_policy(environment, PolicySetup("numpy"))
-    noise_spec = config.noise(environment)
-    for _ in range(rounds):
-        policy.load(learner.policy_parameters())
+    setup = LearnerSetup(seed=0, shards=1, envs_per_shard=8, steps=16)
+    learner = config.make_algorithm(environment, setup)
+    for seed in range(rounds):
         obs = rng.integers(0, 4, (17, 8))
-        shape = (8, *noise_spec.shape)
-        outputs = []
-        for t in range(16):
-            noise = rng.random(shape) if noise_spec.kind == "uniform" else rng.normal(size=shape)
-            output = policy.act(obs[t], noise=noise.astype(np.float32), explore=True)
-            outputs.append((output.action.copy(), output.behaviour_log_prob.copy()))
-        action = np.stack([action for action, _ in outputs])
-        end = np.ones((16, 8), bool)
-        learner.update(
-            RolloutBatch(
-                (
-                    ShardRollout(
-                        shard=0,
-                        rollout_id=0,
-                        policy_version=np.zeros((16, 8), np.int64),
-                        obs=obs,
-                        action=action,
-                        behaviour_log_prob=np.stack([log_prob for _, log_prob in outputs]),
-                        reward=reward_of(obs[:-1], action).astype(np.float32),
-                        terminated=end,
-                        truncated=~end,
-                        final_obs=np.full((16, 8), -99),
-                    ),
-                ),
-                env_steps=0,
-                progress=0.0,
-            )
-        )
-    policy.load(learner.policy_parameters())
-    contexts = np.arange(4)
-    action = policy.act(contexts, noise=np.zeros((4, *noise_spec.shape)), explore=False).action
-    return reward_of(contexts, action).mean()
-
-
-CONTEXTS = SpaceSpec("discrete", (), "int64", n=4)
+        learner.update(paid(config, environment, learner, obs, reward_of, seed))
+    contexts, policy = np.arange(4), policy_of(config, environment, learner)
+    noise = np.zeros((4, *config.noise(environment).shape), np.float32)
+    return reward_of(contexts, policy.act(contexts, noise=noise, explore=False).action).mean()
 
 
 @pytest.mark.parametrize(
@@ -501,7 +456,7 @@ def test_learns_a_continuous_target():
     def reward_of(obs, action):
         return -np.square(action[..., 0] - (obs - 1.5) / 2)
 
-    assert bandit(config, environment, rounds=60, reward_of=reward_of) > -0.01
+    assert bandit(config, environment, rounds=40, reward_of=reward_of) > -0.01
 
 
 OTHERWISE = {

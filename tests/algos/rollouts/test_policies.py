@@ -25,32 +25,6 @@ def random_parameters(config, environment, seed=0):
     return [rng.normal(0, 0.5, f.shape) for f in config.policy_fields(environment)]
 
 
-@pytest.mark.parametrize("continuous", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("normalize", [False, True])
-def test_numpy_and_torch_policies_agree(continuous, shared, activation, normalize):
-    config = PPOConfig(activation=activation, shared_torso=shared, normalize_observations=normalize)
-    environment = make_environment(actions=3, continuous=continuous)
-    parameters = random_parameters(config, environment)
-    rng = np.random.default_rng(1)
-    obs = rng.normal(size=(16, 3)).astype(np.float32)
-    obs.flags.writeable = False  # as views of shared memory may be
-    noise = rng.random((16, *config.noise(environment).shape)).astype(np.float32)
-    ours, theirs = (
-        load(config.make_policy(environment, PolicySetup(backend)), parameters)
-        for backend in ("numpy", "torch")
-    )
-    for explore in (True, False):
-        a, b = (p.act(obs, noise=noise, explore=explore) for p in (ours, theirs))
-        np.testing.assert_allclose(a.action, b.action, atol=1e-5)
-        np.testing.assert_allclose(a.behaviour_log_prob, b.behaviour_log_prob, atol=1e-5)
-        field = config.action_field(environment)
-        assert a.action.dtype == b.action.dtype == field.dtype
-        assert a.action.shape == b.action.shape == (16, *field.shape)
-        assert a.behaviour_log_prob.dtype == b.behaviour_log_prob.dtype == np.float32
-
-
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_policy_computes_the_network_it_was_given(backend):
     config = PPOConfig(hidden_sizes=(4,), normalize_observations=False)

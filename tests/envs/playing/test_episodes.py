@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -8,15 +9,31 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.playing.episodes import EpisodeRunner
+from fast_core.envs.playing.runner import Runner
+from fast_core.envs.playing.vector_episodes import VectorEpisodes
 from fast_core.errors import EnvironmentFailed
 from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.envs.driver import toy
 from tests.envs.toy import Counter
+from tests.envs.vector_toys import with_vector_form
 
 CARTPOLE = EnvironmentConfig(id="CartPole-v1")
+
+
+def together(config: EnvironmentConfig, **kwargs: Any) -> Runner:
+    """The same environment in a vectorised form."""
+    for module in config.modules:
+        importlib.import_module(module)
+    vector = replace(config, id=with_vector_form(config.id), backend="gymnasium_vector")
+    return VectorEpisodes(vector, **kwargs)
+
+
+FORMS: dict[str, Callable[..., Runner]] = {"one by one": EpisodeRunner, "together": together}
+both = pytest.mark.parametrize("form", FORMS)
 
 
 class Recorder(Counter):
@@ -48,7 +65,7 @@ def ones(obs: Any, began: Any) -> Any:
     return np.ones(len(obs), np.int64)
 
 
-def run(runner: EpisodeRunner, act: Any) -> EpisodeRunner:
+def run(runner: Runner, act: Any = lean) -> Runner:
     while runner.step(act):
         pass
     return runner
@@ -70,14 +87,6 @@ def test_exactly_the_episodes_asked_for_are_run(episodes: int, envs: int, seed: 
     runner.close()
 
 
-def test_results_do_not_depend_on_the_number_of_environments() -> None:
-    runs = [run(EpisodeRunner(CARTPOLE, episodes=5, envs=envs, seed=3), lean) for envs in (1, 3, 9)]
-    assert runs[0].returns == runs[1].returns == runs[2].returns
-    assert runs[0].lengths == runs[1].lengths == runs[2].lengths
-    for runner in runs:
-        runner.close()
-
-
 def test_episodes_equal_a_plain_loop() -> None:
     runner = run(EpisodeRunner(CARTPOLE, episodes=4, envs=3, seed=3), lean)
     seeds = EpisodeSeeds(3, Role.EVALUATION, 0, 0)
@@ -93,26 +102,20 @@ def test_episodes_equal_a_plain_loop() -> None:
     runner.close()
 
 
-def test_every_evaluation_runs_the_same_episodes() -> None:
-    runner = run(EpisodeRunner(CARTPOLE, episodes=5, envs=2, seed=0), lean)
-    first = runner.returns
+@both
+def test_every_evaluation_plays_the_same_episodes(form: str) -> None:
+    """Also after one that was given up in the middle."""
+    runner = run(FORMS[form](CARTPOLE, episodes=5, envs=2, seed=0), lean)
+    first = list(runner.lengths)
     runner.restart()
-    assert runner.returns == [0.0] * 5
-    assert run(runner, lean).returns == first
-    other = run(EpisodeRunner(CARTPOLE, episodes=5, envs=2, seed=1), lean)
-    assert other.returns != first
-    other.close()
-    runner.close()
-
-
-def test_an_evaluation_can_be_given_up_in_the_middle() -> None:
-    runner = EpisodeRunner(toy("Recorder"), episodes=4, envs=2, seed=0)
-    assert runner.step(ones)
+    assert runner.lengths == [0] * 5 and runner.returns == [0.0] * 5
+    assert runner.step(lean)
     runner.restart()
-    Recorder.seeds.clear()
-    run(runner, ones)
-    assert len(Recorder.seeds) == 4
-    runner.close()
+    assert run(runner, lean).lengths == first
+    other = run(FORMS[form](CARTPOLE, episodes=5, envs=2, seed=1), lean)
+    assert other.lengths != first
+    for each in (runner, other):
+        each.close()
 
 
 def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> None:
@@ -131,24 +134,33 @@ def test_the_policy_sees_a_fixed_batch_in_which_finished_rows_stand_still() -> N
     runner.close()
 
 
-def test_time_limit_ends_an_episode() -> None:
-    config = toy("Counter", kwargs={"length": 100, "max_episode_steps": 6})
-    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=3)
-    run(runner, ones)
-    assert runner.lengths == [6, 6, 6], "its own, which counts alone"
-    assert runner.cut == 0
+@both
+@pytest.mark.parametrize(
+    ("own", "lengths", "cut"), [({}, [20] * 3, 3), ({"max_episode_steps": 25}, [25] * 3, 0)]
+)
+def test_episodes_without_an_end_of_their_own_are_cut_and_counted(
+    form: str, own: dict[str, int], lengths: list[int], cut: int
+) -> None:
+    """A policy may walk into a wall for ever; a limit of the environment's own counts alone."""
+    config = toy("Counter", kwargs={"length": 100, **own})
+    runner = run(FORMS[form](config, episodes=3, envs=2, seed=5, max_episode_steps=20), ones)
+    assert (runner.lengths, runner.cut) == (lengths, cut)
+    assert runner.returns == [n * (n + 1) / 2 for n in lengths]
     runner.close()
 
 
+@both
 @pytest.mark.parametrize("nan_in", ["obs", "reward", "large reward"])
-def test_episode_with_a_value_that_is_not_finite_has_no_known_return(nan_in: str) -> None:
+def test_episode_with_a_value_that_is_not_finite_has_no_known_return(
+    form: str, nan_in: str
+) -> None:
     config = toy("Counter", kwargs={"nan_at": 3, "nan_in": nan_in})
 
     def act(obs: Any, began: Any) -> Any:
         assert np.isfinite(obs).all()
         return ones(obs, began)
 
-    runner = run(EpisodeRunner(config, episodes=3, envs=2, seed=0), act)
+    runner = run(FORMS[form](config, episodes=3, envs=2, seed=0), act)
     assert runner.lengths == [3, 3, 5]
     assert runner.returns == pytest.approx([np.nan, np.nan, 15.0], nan_ok=True)
     assert runner.quarantined == 2
@@ -181,17 +193,3 @@ def test_each_environment_is_closed_once() -> None:
     runner.close()
     runner.close()
     assert len(Counter.closed) == 3
-
-
-def test_episode_without_an_end_of_its_own_is_cut_and_counted() -> None:
-    """A policy may walk into a wall for ever, and nothing in the environment stops it."""
-    config = EnvironmentConfig(id="CliffWalking-v1")
-    runner = EpisodeRunner(config, episodes=3, envs=2, seed=0, max_episode_steps=50)
-    steps = 0
-    while runner.step(lambda obs, began: np.zeros(2, np.int64)):
-        steps += 1
-        assert steps < 200
-    assert runner.lengths == [50, 50, 50]
-    assert runner.returns == [-50.0, -50.0, -50.0]
-    assert runner.cut == 3
-    runner.close()

@@ -11,25 +11,14 @@ from fast_core.config import AtariConfig, EnvironmentConfig
 from fast_core.envs.playing.episodes import EpisodeRunner
 from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.playing.rendering import drawing
-from fast_core.envs.playing.runner import Runner
 from fast_core.envs.playing.vector_episodes import VectorEpisodes
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.system.seeding import Role
 from tests.envs.driver import toy
+from tests.envs.playing.test_episodes import lean, run
 from tests.envs.vector_toys import with_vector_form
 
 VECTOR = EnvironmentConfig(id=with_vector_form("CartPole-v1"), backend="gymnasium_vector")
-
-
-def lean(obs: Any, _began: Any) -> Any:
-    """Push to where the pole falls: lasts some 50 steps."""
-    return (obs[:, 2] > 0).astype(np.int64)
-
-
-def run(runner: Runner, act: Any = lean) -> Runner:
-    while runner.step(act):
-        pass
-    return runner
 
 
 def vector(**settings: Any) -> VectorEpisodes:
@@ -73,15 +62,6 @@ def test_exactly_the_asked_episodes_are_played_each_to_its_end(episodes: int, en
     runner.close()
 
 
-def test_every_evaluation_plays_the_same_episodes() -> None:
-    runner = run(vector())
-    first = runner.lengths
-    runner.restart()
-    assert runner.lengths == [0] * 7
-    assert run(runner).lengths == first
-    assert run(vector(seed=6)).lengths != first
-
-
 def test_the_policy_sees_all_rows_and_where_episodes_begin() -> None:
     seen = []
 
@@ -110,28 +90,6 @@ def test_rows_without_an_environment_forbid_nothing() -> None:
 
     runner = run(VectorEpisodes(config, episodes=5, envs=9, seed=5), act)
     assert min(runner.lengths) >= 3
-    runner.close()
-
-
-def test_episodes_without_an_end_are_cut_and_counted() -> None:
-    id = with_vector_form(toy("Counter").id)
-    config = EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs={"length": 30})
-    for own, lengths, cut in (({}, [20] * 3, 3), ({"max_episode_steps": 25}, [25] * 3, 0)):
-        limited = replace(config, kwargs=config.kwargs | own)
-        runner = VectorEpisodes(limited, episodes=3, envs=2, seed=5, max_episode_steps=20)
-        run(runner, lambda obs, _began: np.ones(len(obs), np.int64))
-        assert (runner.lengths, runner.cut) == (lengths, cut)
-        runner.close()
-
-
-def test_episode_with_a_value_that_is_not_finite_has_no_known_return() -> None:
-    id = with_vector_form(toy("Counter").id)
-    config = EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs={"nan_at": 3})
-    runner = VectorEpisodes(config, episodes=3, envs=2, seed=0)
-    run(runner, lambda obs, _began: np.ones(len(obs), np.int64))
-    assert runner.lengths == [3, 3, 5]
-    assert runner.returns == pytest.approx([np.nan, np.nan, 15.0], nan_ok=True)
-    assert runner.quarantined == 2
     runner.close()
 
 
