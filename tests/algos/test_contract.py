@@ -124,11 +124,7 @@ CASES["ppo, network Parts"] = ppo(
     PPOConfig, own.MIXED, network=f"{NETWORK}:Parts", hidden_sizes=None
 )
 CASES["ppo, a cell sees"] = ppo(
-    PPOConfig,
-    EnvironmentSpec("camera", recurrent.CAMERA, recurrent.CHOICES),
-    recurrent="gru",
-    recurrent_size=6,
-    hidden_sizes=None,
+    PPOConfig, recurrent.CAMERA, recurrent="gru", recurrent_size=6, hidden_sizes=None
 )._replace(quick=False)
 
 

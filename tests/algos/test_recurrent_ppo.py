@@ -13,8 +13,6 @@ import torch
 from fast_core.algorithm import (
     LearnerSetup,
     Policy,
-    PolicySetup,
-    RolloutBatch,
     ShardRollout,
 )
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
@@ -29,7 +27,7 @@ from fast_core.algos.rollouts.recurrent_torch_core import RecurrentTorchCore
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
 from fast_core.algos.rollouts.torch_core import Objective
 from fast_core.errors import ConfigError
-from fast_core.testing.samples import rollouts
+from tests.algos.rollout_cases import make_batch, moved, policy_of
 
 STEPS, ENVS, SHARDS = 12, 3, 2
 ROWS = STEPS * ENVS * SHARDS
@@ -41,7 +39,9 @@ TORQUES = SpaceSpec("box", (2,), "float32", low=(-1.0,), high=(1.0,))
 MASKED = SpaceSpec.composite(
     [("joints", BOX), ("legal", SpaceSpec("box", (3,), "int8", low=(0.0,), high=(1.0,)))]
 )
-CAMERA = SpaceSpec("box", (16, 16), "uint8", low=(0.0,), high=(255.0,))
+CAMERA = EnvironmentSpec(
+    "camera", SpaceSpec("box", (16, 16), "uint8", low=(0.0,), high=(255.0,)), CHOICES
+)
 
 ENVIRONMENTS = {
     "discrete": EnvironmentSpec("Test-v0", BOX, CHOICES),
@@ -71,23 +71,11 @@ def setup(**changes: Any) -> LearnerSetup:
     )
 
 
-def made(config: PPOConfig, environment: EnvironmentSpec, backend: Any = "numpy"):
+def made(config: PPOConfig, environment: EnvironmentSpec) -> tuple[Any, Policy, Any]:
     """A learner whose policy is far from uniform, its policy, and a round it collected."""
-    learner = config.make_algorithm(environment, setup())
-    state: Any = learner.state_dict()
-    rng = np.random.default_rng(7)
-    for array in state["parameters"].values():
-        array += rng.normal(0.0, 0.4, array.shape)
-    learner.load_state_dict(state)
-    policy = config.make_policy(environment, PolicySetup(backend))
-    policy.load(learner.policy_parameters())
-    return learner, policy, round_of(config, environment, policy)
-
-
-def round_of(config: PPOConfig, environment: EnvironmentSpec, policy: Policy) -> RolloutBatch:
-    """Random observations, rewards and ends of episodes, from a random state."""
-    batch = rollouts(config, environment, policy, setup(), 7)
-    return dataclasses.replace(batch, env_steps=0, progress=0.0, version=0)
+    learner = moved(config.make_algorithm(environment, setup()), by=0.4)
+    policy = policy_of(config, environment, learner)
+    return learner, policy, make_batch(config, environment, learner, steps=STEPS, envs=ENVS, seed=7)
 
 
 # --- against a slow reference --------------------------------------------------------------------
@@ -259,16 +247,6 @@ def test_policy_without_its_state_is_refused() -> None:
     obs = np.zeros((2, 3), np.float32)
     with pytest.raises(TypeError, match="state"):
         policy.act(obs, noise=np.zeros(2, np.float32), explore=False)
-
-
-def test_images_are_remembered_too() -> None:
-    environment = EnvironmentSpec("Test-v0", CAMERA, CHOICES)
-    config = ppo(hidden_sizes=None, clip_epsilon=1e-3)
-    learner = config.make_algorithm(environment, setup())
-    policy = config.make_policy(environment, PolicySetup(config.policy_backend(environment)))
-    policy.load(learner.policy_parameters())
-    report = learner.update(round_of(config, environment, policy))
-    assert (report.updates, report.metrics["clip_fraction"]) == (1, 0.0)
 
 
 # --- the run's view ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from examples.qrdqn import QRDQNConfig
-from fast_core.algorithm import PolicySetup, Thoughts
+from fast_core.algorithm import Thoughts
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.appo.config import APPOConfig
@@ -29,6 +29,7 @@ from tests.algos.replay_cases import (
     make_config,
     make_learner,
 )
+from tests.algos.rollout_cases import policy_of
 from tests.forms import slow_but
 
 OWN = "tests.algos.own_networks"
@@ -131,9 +132,8 @@ def test_value_of_what_is_remembered_is_its_learners(cell: str, gradient: str) -
 
 
 def test_images_are_remembered_by_a_thinker_too() -> None:
-    environment = EnvironmentSpec("Test-v0", recurrent.CAMERA, recurrent.CHOICES)
-    config = recurrent.ppo(hidden_sizes=None)
-    learner, _, batch = recurrent.made(config, environment, "torch")
+    environment, config = recurrent.CAMERA, recurrent.ppo(hidden_sizes=None)
+    learner, _, batch = recurrent.made(config, environment)
     expected, rollout = ppo_values(learner, batch), batch.rollouts[0]
     thoughts = thinker_of(config, environment, learner).think(
         rollout.obs[0, :1], rollout.action[0, :1], rollout.state[:1]
@@ -205,9 +205,8 @@ def test_q_of_the_action_taken_is_its_learners(name: str, seen: str, changes: An
     thinker = thinker_of(config, environment, learner)
     policy = policy_of(config, environment, learner)
     rows = np.arange(len(batch.reward))
-    quiet = policy.act(
-        batch.obs, noise=np.zeros((len(rows), 2), np.float32), explore=False
-    ).action.copy()
+    noise = np.zeros((len(rows), 2), np.float32)
+    quiet = policy.act(batch.obs, noise=noise, explore=False).action.copy()
     taken = policy.environment_action(batch.action)
     said = [thinker.think(batch.obs[i : i + 1], taken[i : i + 1], None) for i in rows]
     for what, actions in (("q", batch.action), ("value", quiet)):
@@ -220,12 +219,6 @@ def test_q_of_the_action_taken_is_its_learners(name: str, seen: str, changes: An
             np.testing.assert_allclose(
                 [each.q_std[0] for each in said], softplus(wanted[least, 1, rows]), **CLOSE
             )
-
-
-def policy_of(config: Any, environment: Any, learner: Any) -> Any:
-    policy = config.make_policy(environment, PolicySetup(config.policy_backend(environment)))
-    policy.load(learner.policy_parameters())
-    return policy
 
 
 @pytest.mark.parametrize("name", BOX)

@@ -14,6 +14,7 @@ from fast_core import Config, ConfigError, make_env
 from fast_core.config import AtariConfig, EnvironmentConfig, WrapperConfig
 from fast_core.envs.frames import FrameStack
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
+from tests.envs.driver import Driver
 from tests.envs.toy import Counter
 
 WRAPPER = "gymnasium.wrappers:FlattenObservation"
@@ -43,31 +44,20 @@ def test_same_observations_and_rewards_as_in_training(case: str) -> None:
     batch, frames = trained_in(keys, seed=7)
     env = make_env(keys["id"], seed=7, **{k: v for k, v in keys.items() if k != "id"})
     space = batch.spec.row
-    rows = np.zeros((1, *space.shape), space.row_dtype)
-    final, stack = rows.copy(), FrameStack(1, space, frames)
-    reward, began = np.zeros(1, np.float32), np.ones(1, np.bool_)
-    ends = np.zeros(1, np.bool_), np.zeros(1, np.bool_)
-    batch.reset(rows)
-    stack.push(rows, began)
+    driver, stack = Driver(batch, 1), FrameStack(1, space, frames)
+    stack.push(driver.obs[0], np.ones(1, np.bool_))
     obs, _ = env.reset()
     assert env.observation_space.contains(obs)
     for step in range(120):
-        np.testing.assert_array_equal(obs, stack.array[0] if frames > 1 else rows[0])
+        np.testing.assert_array_equal(obs, stack.array[0] if frames > 1 else driver.obs[-1][0])
         action = np.array([np.sin(step)], np.float32) if "Pendulum" in keys["id"] else step % 2
-        batch.step(
-            np.array([action]),
-            next_obs=rows,
-            reward=reward,
-            terminated=ends[0],
-            truncated=ends[1],
-            final_obs=final,
-        )
+        driver.run([np.array([action])])
         obs, own, terminated, truncated, _ = env.step(action)
-        assert np.float32(own) == reward[0]
-        assert (terminated, truncated) == (ends[0][0], ends[1][0])
+        assert np.float32(own) == driver.reward[-1]
+        assert (terminated, truncated) == (driver.terminated[-1], driver.truncated[-1])
         if terminated or truncated:
             obs, _ = env.reset()
-        stack.push(rows, ends[0] | ends[1])
+        stack.push(driver.obs[-1], driver.ended[-1])
     batch.close()
     env.close()
 

@@ -7,18 +7,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig, WrapperConfig
 from fast_core.envs.instance import Instance
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
 from fast_core.system.seeding import Role
-from tests.conformance.test_env_batch import Maker, in_turn, make, vectorised
+from tests.conformance.adapters import Maker, in_turn, vectorised
 from tests.envs.driver import Driver, random_actions, toy
-from tests.envs.vector_toys import with_vector_form
+from tests.envs.vector_toys import as_vector
 
-__all__ = ["make"]  # the fixture
 STEP, PULL, DRAWN = 0, 1, 2
 
 
@@ -161,10 +159,9 @@ def test_what_is_no_attribute_is_refused(name: str, text: str) -> None:
 
 def test_what_is_no_attribute_of_a_vectorised_form_is_refused_when_it_is_tried() -> None:
     """Its `set_attr` makes attributes that nobody reads."""
-    id = with_vector_form(toy("Pulled").id)
-    config = toy("Pulled", attributes={"pul": 1.0})
+    config = as_vector(toy("Pulled", attributes={"pul": 1.0}))
     with pytest.raises(ConfigError, match=r"'pul' is none\. Nearest: 'pull'"):
-        probe(replace(config, id=id, backend="gymnasium_vector"), seed=1)
+        probe(config, seed=1)
 
 
 def test_vectorised_form_without_single_values_is_refused() -> None:

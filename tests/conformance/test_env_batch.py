@@ -1,10 +1,8 @@
-"""What every adapter of environments must do; add yours to `ADAPTERS`."""
+"""What every adapter of environments must do (`tests.conformance.adapters`)."""
 
 from __future__ import annotations
 
-import importlib
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -14,66 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs import EnvBatch, ProgressWord, progress_words, read_progress
+from fast_core.envs import ProgressWord, progress_words, read_progress
 from fast_core.envs.drawing.drawable import Present
 from fast_core.envs.stepping.batch_state import BatchState, encode_state
-from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
-from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.errors import CheckpointError, EnvironmentFailed
 from fast_core.system.seeding import EpisodeSeeds, Role
+from tests.conformance.adapters import Maker, in_turn, vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
 from tests.envs.toy import Counter
-from tests.envs.vector_toys import with_vector_form
 
-
-def vectorised(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
-    """The environment's own vectorised form, or one that is made of it, with single resets."""
-    for module in config.modules:
-        importlib.import_module(module)
-    own = gymnasium.spec(config.id).vector_entry_point is not None
-    id = config.id if own else with_vector_form(config.id)
-    return VectorBatch(replace(config, backend="gymnasium_vector", id=id), **kwargs)
-
-
-def in_place(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
-    """A backend of somebody's own, which writes where it is told to."""
-    return VectorBatch(replace(config, backend="tests.envs.own_backend:InPlace"), **kwargs)
-
-
-ADAPTERS: dict[str, Any] = {
-    "gymnasium": GymnasiumBatch,
-    "gymnasium_vector": vectorised,
-    "in_place": in_place,
-}
-# What only adapters do that call each environment themselves: a library that steps all at once
-# does not say which of them raised, and has its own ways with what they return.
-in_turn = pytest.mark.parametrize("make", ["gymnasium"], indirect=True)
 ROLE = Role.ENVIRONMENT_EPISODE
-
-
-class Maker:
-    """Makes batches with one adapter and closes them."""
-
-    def __init__(self, adapter: Any) -> None:
-        self.adapter = adapter
-        self.made: list[EnvBatch] = []
-
-    def __call__(self, config: EnvironmentConfig, envs: int = 3, **kwargs: Any) -> EnvBatch:
-        batch: EnvBatch = self.adapter(config, **({"seed": 1, "shard": 2, "envs": envs} | kwargs))
-        self.made.append(batch)
-        return batch
-
-    def run(self, config: EnvironmentConfig, steps: int, envs: int = 3, **kwargs: Any) -> Driver:
-        batch = self(config, envs, **kwargs)
-        return Driver(batch, envs).run(random_actions(batch, envs, steps))
-
-
-@pytest.fixture(params=ADAPTERS)
-def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
-    maker = Maker(ADAPTERS[request.param])
-    yield maker
-    for batch in maker.made:
-        batch.close()
 
 
 # --- steps, ends and automatic resets -----------------------------------------------------------

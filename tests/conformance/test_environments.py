@@ -10,7 +10,7 @@ from fast_core.config import EnvironmentConfig
 from fast_core.config import file as config_file
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.testing import check_environment
-from tests.conformance.test_env_batch import ADAPTERS
+from tests.conformance.adapters import ADAPTERS
 from tests.conformance.test_env_spaces import doors
 from tests.envs.driver import toy
 

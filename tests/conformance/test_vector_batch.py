@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,9 +21,9 @@ from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.system.seeding import EpisodeSeeds, Role
-from tests.conformance.test_env_batch import vectorised
+from tests.conformance.adapters import vectorised
 from tests.envs.driver import Driver, random_actions, same, toy
-from tests.envs.vector_toys import with_vector_form
+from tests.envs.vector_toys import as_vector, with_vector_form
 from tests.forms import slow_but
 
 CARTPOLE = EnvironmentConfig(id="CartPole-v1")
@@ -37,11 +36,7 @@ def in_turn(config: EnvironmentConfig, **kwargs: Any) -> GymnasiumBatch:
 
 
 def _vector(config: EnvironmentConfig, mode: str, **kwargs: Any) -> VectorBatch:
-    for module in config.modules:
-        importlib.import_module(module)
-    asked = {**config.kwargs, "autoreset_mode": mode}
-    id = with_vector_form(config.id)
-    return VectorBatch(replace(config, backend="gymnasium_vector", id=id, kwargs=asked), **kwargs)
+    return VectorBatch(as_vector(config, autoreset_mode=mode), **kwargs)
 
 
 def disabled(config: EnvironmentConfig, **kwargs: Any) -> VectorBatch:
@@ -240,11 +235,7 @@ def test_without_seeds_of_single_episodes_a_restored_batch_begins_new_ones(make:
 def test_the_probe_says_whether_single_episodes_can_be_repeated(
     adapter: str, repeatable: bool
 ) -> None:
-    id = with_vector_form("CartPole-v1")
-    config = EnvironmentConfig(
-        id=id, backend="gymnasium_vector", kwargs={"autoreset_mode": adapter}
-    )
-    spec = probe(config, 0)
+    spec = probe(as_vector(CARTPOLE, autoreset_mode=adapter), 0)
     assert spec.repeatable is repeatable
     assert (spec.max_episode_steps, spec.row.shape) == (500, (4,))
 
@@ -256,10 +247,7 @@ def test_the_probe_says_whether_single_episodes_can_be_repeated(
 def test_a_batch_is_repeatable_if_seed_and_actions_decide_everything(
     name: str, repeatable: bool
 ) -> None:
-    importlib.import_module("tests.envs.toy")
-    id = with_vector_form(f"FastLoopTest/{name}-v0")
-    config = EnvironmentConfig(id=id, backend="gymnasium_vector")
-    assert probe(config, 0).repeatable is repeatable
+    assert probe(as_vector(toy(name)), 0).repeatable is repeatable
 
 
 def test_the_probe_compares_with_the_environments_of_evaluations() -> None:

@@ -1,4 +1,4 @@
-"""Toys, and actions for batches of them; `fast_core.testing.driver` drives those."""
+"""Toys, actions for batches of them, which `fast_core.testing.driver` drives, and evaluations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from fast_core.config import EnvironmentConfig
 from fast_core.envs import EnvBatch
 from fast_core.envs.masks import random_action
+from fast_core.envs.playing.runner import Runner
 from fast_core.system.seeding import Role, stream
 from fast_core.testing.driver import Driver as Driver
 from fast_core.testing.driver import same as same
@@ -32,3 +33,19 @@ def random_actions(batch: EnvBatch, envs: int, steps: int, seed: int = 0) -> Any
 
 def _rows(actions: list[Any], steps: int, envs: int) -> Any:
     return np.array(actions).reshape(steps, envs, *actions[0].shape)
+
+
+def lean(obs: Any, began: Any) -> Any:
+    """Push the cart to the side the pole leans to."""
+    return (obs[:, 2] > 0).astype(np.int64)
+
+
+def ones(obs: Any, began: Any) -> Any:
+    return np.ones(len(obs), np.int64)
+
+
+def run(runner: Runner, act: Any = lean) -> Runner:
+    """Play all its episodes."""
+    while runner.step(act):
+        pass
+    return runner

@@ -101,14 +101,8 @@ def _spoiled(obs: dict[str, Any], fault: str) -> Any:
     changes: dict[str, Any] = {
         "": {},
         "missing": {"arm": {"joints": arm["joints"], "spare": {}}},
-        "extra": {"arm": arm | {"wrist": 0}},
-        "other key": {"arm": {"joints": arm["joints"], "drawm": 0.0, "spare": {}}},
-        "shape": {"arm": arm | {"joints": arm["joints"][:2]}},
         "dtype": {"camera": obs["camera"].astype(np.int64)},
         "undeclared": {"arm": arm | {"spare": {"x": 0}}},
-        "float": {"goal": (0.5, goal[1])},
-        "short tuple": {"goal": goal[:1]},
-        "no dict": {"arm": arm["joints"]},
         "choice": {"goal": (98, goal[1])},
         "choices": {"goal": (goal[0], np.array([5, -1]))},
         "nan": {"arm": arm | {"drawn": np.nan}},
@@ -116,8 +110,6 @@ def _spoiled(obs: dict[str, Any], fault: str) -> Any:
     }
     if fault == "array":
         return np.zeros(3, np.float32)
-    if fault == "top missing":
-        return {key: value for key, value in obs.items() if key != "touch"}
     return obs | changes[fault]
 
 

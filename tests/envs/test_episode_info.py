@@ -12,9 +12,9 @@ from fast_core.config import EnvironmentConfig
 from fast_core.envs import make_batch
 from fast_core.envs.episode_info import MOST, EpisodeInfo
 from fast_core.envs.playing.evaluation import make_runner
-from tests.envs.driver import Driver, random_actions, toy
+from tests.envs.driver import Driver, ones, random_actions, run, toy
 from tests.envs.toy import Counter
-from tests.envs.vector_toys import with_vector_form
+from tests.envs.vector_toys import as_vector
 
 
 class Informed(Counter):
@@ -39,9 +39,7 @@ def informed(backend: str, **settings: Any) -> EnvironmentConfig:
     config = toy("Informed", info=("cost", "is_success"), **settings)
     if backend == "gymnasium":
         return config
-    kwargs = {**config.kwargs, "autoreset_mode": backend}
-    id = with_vector_form(config.id)
-    return EnvironmentConfig(id=id, backend="gymnasium_vector", kwargs=kwargs, info=config.info)
+    return as_vector(config, autoreset_mode=backend)
 
 
 BACKENDS = ["gymnasium", "Disabled", "SameStep"]
@@ -77,9 +75,7 @@ def test_episode_whose_last_step_is_quarantined_has_none(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_evaluation_gives_their_means(backend: str) -> None:
     config = informed(backend, kwargs={"length": 4})
-    runner = make_runner(config, episodes=5, envs=2, seed=0)
-    while runner.step(lambda obs, began: np.ones(len(obs), np.int64)):
-        pass
+    runner = run(make_runner(config, episodes=5, envs=2, seed=0), ones)
     assert runner.info_means() == {"cost": 2.0, "is_success": 1.0, "episode/r": 4.0}
     runner.restart()
     assert runner.info_means() == {}

@@ -20,7 +20,7 @@ from fast_core.envs.place import Place
 from fast_core.envs.playing.evaluation import evaluated, make_runner
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
-from tests.envs.driver import Driver
+from tests.envs.driver import Driver, run
 
 HERE = "tests.envs.test_making"
 
@@ -117,23 +117,10 @@ def test_wrappers_are_put_round_it_in_their_order() -> None:
     env = make_env(config)
     env.reset(seed=0)
     assert env.step(2)[1] == 50
-    batch = make_batch(config, seed=0, shard=0, envs=1)
-    row, reward = np.zeros((1, 3), np.float32), np.zeros(1, np.float32)
-    batch.reset(row)
-    ends = np.zeros((2, 1), np.bool_)
-    batch.step(
-        np.array([2]),
-        next_obs=row,
-        reward=reward,
-        terminated=ends[0],
-        truncated=ends[1],
-        final_obs=row.copy(),
-    )
-    assert reward[0] == 50
+    driver = Driver(make_batch(config, seed=0, shard=0, envs=1), 1).run([np.array([2])])
+    assert driver.reward[0] == [50]
     runner = make_runner(evaluated(config), episodes=1, envs=1, seed=0)
-    while runner.step(lambda obs, first: np.array([2])):
-        pass
-    assert runner.returns == [200]
+    assert run(runner, lambda obs, first: np.array([2])).returns == [200]
 
 
 @pytest.mark.parametrize(
@@ -254,9 +241,7 @@ def test_wider_floats_are_cast_and_it_is_known(kind: type[Lanes], cast: str) -> 
             stored = driver.obs[t] if name is None else driver.obs[t][name]
             np.testing.assert_array_equal(stored[1], part.astype(np.float32))
     runner = make_runner(evaluated(config), episodes=1, envs=1, seed=0)
-    while runner.step(lambda obs, first: np.array([1])):
-        pass
-    assert runner.returns == [4]
+    assert run(runner, lambda obs, first: np.array([1])).returns == [4]
     batch.close()
 
 
@@ -338,10 +323,7 @@ def plays(config: EnvironmentConfig, spec: EnvironmentSpec, name: str) -> None:
         assert np.isfinite(out.behaviour_log_prob).all()
         return policy.environment_action(out.action)
 
-    runner = make_runner(evaluated(config), episodes=2, envs=2, seed=0)
-    while runner.step(act):
-        pass
-    runner.close()
+    run(make_runner(evaluated(config), episodes=2, envs=2, seed=0), act).close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
+from msgspec.structs import replace
+
+from fast_core.config import EnvironmentConfig
 
 PREFIX = "FastLoopTest/Vector-"
 
@@ -81,3 +85,11 @@ def with_vector_form(id: str) -> str:
             max_episode_steps=spec.max_episode_steps,
         )
     return name
+
+
+def as_vector(config: EnvironmentConfig, **kwargs: Any) -> EnvironmentConfig:
+    """The same environment in a vectorised form of Gymnasium's, with more keywords of `make`."""
+    for module in config.modules:
+        importlib.import_module(module)
+    id, more = with_vector_form(config.id), {**config.kwargs, **kwargs}
+    return replace(config, backend="gymnasium_vector", id=id, kwargs=more)

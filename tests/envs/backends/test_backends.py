@@ -20,7 +20,7 @@ from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.testing import check_environment
-from tests.envs.driver import Driver, random_actions
+from tests.envs.driver import Driver, lean, ones, random_actions, run
 from tests.envs.own_backend import Turns
 
 
@@ -205,9 +205,7 @@ def test_it_is_told_which_environments_do_not_know_that_their_episodes_ended() -
 
 
 def test_without_one_that_is_made_alone_policies_are_evaluated_in_a_batch() -> None:
-    runner = make_runner(of("Walk", kwargs={"limit": 4}), episodes=5, envs=2, seed=0)
-    while runner.step(lambda obs, first: np.ones(len(obs), np.int64)):
-        pass
+    runner = run(make_runner(of("Walk", kwargs={"limit": 4}), episodes=5, envs=2, seed=0), ones)
     assert runner.lengths == [4] * 5
     assert all(each in (-10.0, -14.0, -18.0, -22.0, -26.0) for each in runner.returns)
     runner.close()
@@ -217,9 +215,7 @@ def test_it_is_evaluated_in_the_one_that_is_made_alone() -> None:
     config = EnvironmentConfig(id="CartPole-v1", backend=f"{Turns.__module__}:Turns")
     found = []
     for each in (config, replace(config, backend="gymnasium")):
-        runner = make_runner(each, episodes=3, envs=2, seed=4)
-        while runner.step(lambda obs, first: (obs[:, 2] > 0).astype(np.int64)):
-            pass
+        runner = run(make_runner(each, episodes=3, envs=2, seed=4), lean)
         found.append((type(runner), runner.returns))
         runner.close()
     assert found[0] == found[1]

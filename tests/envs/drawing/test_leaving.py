@@ -17,6 +17,7 @@ from fast_core.envs.making import make_env
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.errors import ConfigError, EnvironmentFailed
 from fast_core.system.seeding import Role
+from tests.envs.driver import Driver
 
 
 class Leaving(gymnasium.Env[Any, Any]):
@@ -62,17 +63,7 @@ def config(where: str, *, interrupt: bool = False) -> EnvironmentConfig:
 def test_leaving_is_a_failure_of_the_batch(where: str, interrupt: bool, text: str) -> None:
     with pytest.raises(EnvironmentFailed, match=text):
         batch = GymnasiumBatch(config(where, interrupt=interrupt), seed=0, shard=0, envs=2)
-        obs = np.zeros((2, 1), np.float32)
-        batch.reset(obs)
-        flags = np.zeros(2, np.bool_)
-        batch.step(
-            np.zeros(2, np.int64),
-            next_obs=obs,
-            reward=np.zeros(2, np.float32),
-            terminated=flags,
-            truncated=flags.copy(),
-            final_obs=obs.copy(),
-        )
+        Driver(batch, 2).run([np.zeros(2, np.int64)])
         batch.close()
 
 

@@ -17,6 +17,7 @@ from fast_core.envs import make_batch
 from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
 from fast_core.envs.stepping.batch import EnvBatch
+from tests.envs.driver import Driver
 from tests.envs.vector_toys import with_vector_form
 
 
@@ -130,23 +131,13 @@ def test_what_can_only_write_or_prefers_to_is_made_to_write(id: str) -> None:
 
 def test_vectorised_environments_draw_each_of_theirs() -> None:
     made = batch(with_vector_form("CartPole-v1"), backend="gymnasium_vector")
-    obs = np.zeros((2, 4), np.float32)
-    made.reset(obs)
+    driver = Driver(made, 2)
     first, second = (made.drawable(place) for place in range(2))
     assert np.shape(first.render()) == (400, 600, 3)
     assert not np.array_equal(first.render(), second.render())
     assert len(first.parts) > 2, "the environments within, whose random numbers count"
     before = np.array(first.render())
-    nothing = np.zeros((3, 2), np.bool_)
-    for _ in range(5):
-        made.step(
-            np.ones(2, np.int64),
-            next_obs=obs,
-            reward=np.zeros(2, np.float32),
-            terminated=nothing[0],
-            truncated=nothing[1],
-            final_obs=obs.copy(),
-        )
+    driver.run([np.ones(2, np.int64)] * 5)
     assert not np.array_equal(before, first.render())
     made.close()
 

@@ -13,14 +13,11 @@ from fast_core.envs.masks import valid_action
 from fast_core.envs.playing.episodes import EpisodeRunner
 from fast_core.errors import EnvironmentFailed
 from fast_core.system.seeding import EpisodeSeeds, Role
-from tests.envs.driver import toy
+from tests.envs.driver import run, toy
 
 
-def play(runner: EpisodeRunner, act: Any) -> EpisodeRunner:
-    while runner.step(act):
-        pass
-    runner.close()
-    return runner
+def play(runner: EpisodeRunner, act: Any) -> None:
+    run(runner, act).close()
 
 
 class Allowed:

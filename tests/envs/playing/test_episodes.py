@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.playing.episodes import EpisodeRunner
@@ -17,19 +15,16 @@ from fast_core.envs.playing.runner import Runner
 from fast_core.envs.playing.vector_episodes import VectorEpisodes
 from fast_core.errors import EnvironmentFailed
 from fast_core.system.seeding import EpisodeSeeds, Role
-from tests.envs.driver import toy
+from tests.envs.driver import lean, ones, run, toy
 from tests.envs.toy import Counter
-from tests.envs.vector_toys import with_vector_form
+from tests.envs.vector_toys import as_vector
 
 CARTPOLE = EnvironmentConfig(id="CartPole-v1")
 
 
 def together(config: EnvironmentConfig, **kwargs: Any) -> Runner:
     """The same environment in a vectorised form."""
-    for module in config.modules:
-        importlib.import_module(module)
-    vector = replace(config, id=with_vector_form(config.id), backend="gymnasium_vector")
-    return VectorEpisodes(vector, **kwargs)
+    return VectorEpisodes(as_vector(config), **kwargs)
 
 
 FORMS: dict[str, Callable[..., Runner]] = {"one by one": EpisodeRunner, "together": together}
@@ -54,21 +49,6 @@ def _registered() -> Iterator[None]:
     gymnasium.register("FastLoopTest/Recorder-v0", entry_point=Recorder)
     yield
     del gymnasium.registry["FastLoopTest/Recorder-v0"]
-
-
-def lean(obs: Any, began: Any) -> Any:
-    """Push the cart to the side the pole leans to."""
-    return (obs[:, 2] > 0).astype(np.int64)
-
-
-def ones(obs: Any, began: Any) -> Any:
-    return np.ones(len(obs), np.int64)
-
-
-def run(runner: Runner, act: Any = lean) -> Runner:
-    while runner.step(act):
-        pass
-    return runner
 
 
 @settings(deadline=None, max_examples=40)

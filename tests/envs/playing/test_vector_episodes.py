@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,10 @@ from fast_core.envs.playing.rendering import drawing
 from fast_core.envs.playing.vector_episodes import VectorEpisodes
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.system.seeding import Role
-from tests.envs.driver import toy
-from tests.envs.playing.test_episodes import lean, run
-from tests.envs.vector_toys import with_vector_form
+from tests.envs.driver import Driver, lean, run, toy
+from tests.envs.vector_toys import as_vector
 
-VECTOR = EnvironmentConfig(id=with_vector_form("CartPole-v1"), backend="gymnasium_vector")
+VECTOR = as_vector(EnvironmentConfig(id="CartPole-v1"))
 
 
 def vector(**settings: Any) -> VectorEpisodes:
@@ -30,23 +28,13 @@ def by_hand(episodes: int, envs: int, seed: int) -> list[int]:
     lengths = [0] * episodes
     lanes = min(envs, episodes)
     batch = VectorBatch(VECTOR, seed=seed, shard=0, envs=lanes, role=Role.EVALUATION)
-    obs = np.zeros((lanes, 4), np.float32)
-    ends = np.zeros((2, lanes), np.bool_)
-    batch.reset(obs)
-    playing = list(range(lanes))
+    driver, playing = Driver(batch, lanes), list(range(lanes))
     while min(playing) < episodes:
-        batch.step(
-            lean(obs, None),
-            next_obs=obs,
-            reward=np.zeros(lanes, np.float32),
-            terminated=ends[0],
-            truncated=ends[1],
-            final_obs=obs.copy(),
-        )
+        driver.run([lean(driver.obs[-1], None)])
         for lane, episode in enumerate(playing):
             if episode < episodes:
                 lengths[episode] += 1
-                if ends[:, lane].any():
+                if driver.ended[-1, lane]:
                     playing[lane] += envs
     batch.close()
     return lengths
@@ -79,9 +67,7 @@ def test_the_policy_sees_all_rows_and_where_episodes_begin() -> None:
 
 
 def test_rows_without_an_environment_forbid_nothing() -> None:
-    corridors = toy("Corridors", action_mask="open")
-    importlib.import_module("tests.envs.space_toys")
-    config = replace(corridors, id=with_vector_form(corridors.id), backend="gymnasium_vector")
+    config = as_vector(toy("Corridors", action_mask="open"))
     generator = np.random.default_rng(0)
 
     def act(obs: Any, _began: Any) -> Any:

@@ -16,7 +16,7 @@ from fast_core.envs.stepping.info_columns import InfoColumns
 from fast_core.errors import EnvironmentFailed
 from tests.envs.driver import Driver, random_actions, toy
 from tests.envs.toy import Counter
-from tests.envs.vector_toys import with_vector_form
+from tests.envs.vector_toys import as_vector
 
 COST, PAIR = Column("cost", (), "float32"), Column("pair", (2,), "int16")
 BACKENDS = ["gymnasium", "Disabled", "SameStep", "NextStep"]
@@ -46,10 +46,7 @@ def priced(backend: str, **kwargs: Any) -> EnvironmentConfig:
     config = toy("Priced", kwargs=kwargs)
     if backend == "gymnasium":
         return config
-    kwargs = {**kwargs, "autoreset_mode": backend}
-    return EnvironmentConfig(
-        id=with_vector_form(config.id), backend="gymnasium_vector", kwargs=kwargs
-    )
+    return as_vector(config, autoreset_mode=backend)
 
 
 def columns_of(config: EnvironmentConfig, *columns: Column, envs: int = 2, steps: int = 7) -> Any:

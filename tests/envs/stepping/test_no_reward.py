@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from fast_core.api.environment import make_env
 from fast_core.config import AtariConfig, EnvironmentConfig
@@ -16,9 +15,9 @@ from fast_core.envs.stepping.batch import EnvBatch
 from fast_core.envs.stepping.gymnasium_batch import GymnasiumBatch
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.errors import ConfigError
-from tests.conformance.test_env_batch import vectorised
-from tests.envs.driver import Driver, toy
-from tests.envs.vector_toys import with_vector_form
+from tests.conformance.adapters import vectorised
+from tests.envs.driver import Driver, ones, run, toy
+from tests.envs.vector_toys import as_vector
 
 BACKENDS = ["gymnasium", "gymnasium_vector"]
 TIMES = {"no_reward_timeout_steps": 3, "no_reward_penalty": -2}
@@ -80,10 +79,8 @@ def test_the_rewards_of_repeated_actions_are_one() -> None:
 def test_an_evaluation_is_cut_too_and_not_punished(backend: str) -> None:
     config = sparse([0, 1, 0, 0, 5])
     if backend == "gymnasium_vector":
-        config = replace(config, id=with_vector_form(config.id), backend=backend)
-    runner = make_runner(config, episodes=3, envs=2, seed=0)
-    while runner.step(lambda obs, began: np.ones(2, np.int64)):
-        pass
+        config = as_vector(config)
+    runner = run(make_runner(config, episodes=3, envs=2, seed=0), ones)
     runner.close()
     assert runner.returns == [6.0] * 3
     assert runner.lengths == [8] * 3
@@ -95,9 +92,7 @@ def test_an_evaluation_in_batches_is_not_punished_either() -> None:
     config = EnvironmentConfig(
         id="Breakout-v5", backend="envpool", no_reward_timeout_steps=3, no_reward_penalty=-2
     )
-    runner = make_runner(config, episodes=4, envs=2, seed=0)
-    while runner.step(lambda obs, began: np.zeros(2, np.int64)):
-        pass
+    runner = run(make_runner(config, episodes=4, envs=2, seed=0), ones)
     runner.close()
     assert runner.returns == [0.0] * 4
     assert runner.lengths == [3] * 4
@@ -114,8 +109,7 @@ def test_an_environment_to_look_at_is_cut_as_in_training() -> None:
 
 
 def test_a_library_that_resets_at_its_own_ends_alone_is_refused() -> None:
-    config = sparse([], kwargs={"autoreset_mode": "SameStep"})
-    config = replace(config, id=with_vector_form(config.id), backend="gymnasium_vector")
+    config = as_vector(sparse([]), autoreset_mode="SameStep")
     with pytest.raises(ConfigError, match=r"no_reward_timeout_steps 3.*backend: gymnasium"):
         VectorBatch(config, envs=2, **SEED)
 
