@@ -59,9 +59,9 @@ OWNERS = {
     "subprocess": {
         "fast_core.envs.drawing.envpool_drawing",  # what draws there may end its process
         "fast_core.clients.games.stored_stories",  # what makes one leaves files where it is killed
-        "fast_core.launcher.processes.beside",
+        "fast_core.system.beside",
         "fast_core.launcher.processes.tree",
-        "fast_core.launcher.processes.watched",
+        "fast_core.system.watched",
         "fast_core.integrations.remote",  # what `beside` gives it
         "fast_core.tools.doctor",
         "fast_core.policy.export.header",  # the C compiler

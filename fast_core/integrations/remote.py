@@ -28,12 +28,12 @@ from fast_core.integrations.hosts import Collecting, Evaluating, Host, Part, Wei
 from fast_core.integrations.parcels import pack
 from fast_core.integrations.results import without_ours
 from fast_core.integrations.transport import Incoming, Link, Parcel, Sent, Shelf
-from fast_core.launcher.interrupts import undisturbed
-from fast_core.launcher.processes.beside import start
-from fast_core.launcher.processes.watched import Watchdog, describe_exit
 from fast_core.system import forks, remains
+from fast_core.system.beside import start
 from fast_core.system.forks import STOP_SIGNALS, WARNINGS
+from fast_core.system.interrupts import undisturbed
 from fast_core.system.text import error_text
+from fast_core.system.watched import Watchdog, describe_exit
 
 _REAP_S = 5.0
 _LEAVING_S = 0.2  # that a process gets to see that nobody asks it any more

@@ -17,7 +17,6 @@ from fast_core.launcher.failures.postmortem import describe_death
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.processes.start import NodeStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, tail
-from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.topology import warm
 from fast_core.messages import Failed, NodeExited
 from fast_core.messages.launching import Respawn
@@ -27,6 +26,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.system.process_state import is_traced, process_state, program_without
 from fast_core.system.resources import oom_kills
+from fast_core.system.watched import describe_exit
 
 NODE_TARGET = "fast_core.launcher.processes.node_process:node_main"
 

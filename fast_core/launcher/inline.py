@@ -21,7 +21,6 @@ from fast_core.launcher.failures.limits import Limits
 from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.outcome import EXIT_FAILED
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.session import Session
@@ -39,6 +38,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.names import Role
 from fast_core.run.plan import RunPlan
 from fast_core.system import forks, remains, threads
+from fast_core.system.interrupts import Interrupts
 from fast_core.system.text import error_text
 
 OTHERS_WAIT_S = 0.1  # between looks at the interrupts

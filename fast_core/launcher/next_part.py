@@ -18,7 +18,6 @@ import msgspec
 
 from fast_core.config import RestartsConfig, RunConfig
 from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.session import Continuation, Session
@@ -30,6 +29,7 @@ from fast_core.monitor.figures import count
 from fast_core.monitor.view import RunSummary
 from fast_core.run.names import Role, deaths_key
 from fast_core.run.parts import roles_of
+from fast_core.system.interrupts import Interrupts
 
 
 def come_back(session: Session, lost: LostPart, checking: Callable[[], None]) -> Session:

@@ -13,13 +13,11 @@ from fast_core.envs.backends import imported
 from fast_core.launcher.failures.blame import blaming
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.host_nodes import NODE_TARGET
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.places.mirrors import mirrors, stewards_of
 from fast_core.launcher.prepare import needs_torch, resolve
 from fast_core.launcher.processes.beginning import PROBE, ask_probe
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.processes.tree import ProcessTree
-from fast_core.launcher.processes.watched import Beats
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.sizing.budget import env_node_count
@@ -33,7 +31,9 @@ from fast_core.run.names import Names, Role
 from fast_core.run.parts import names_of, roles_of
 from fast_core.run.plan import RunPlan
 from fast_core.system import caches, resources, threads
+from fast_core.system.interrupts import Interrupts
 from fast_core.system.surroundings import check_descriptors
+from fast_core.system.watched import Beats
 
 STEWARD_TARGET = "fast_core.launcher.steward:steward_main"
 PROBE_TARGET = "fast_core.launcher.processes.node_process:probe_main"

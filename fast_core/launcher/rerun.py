@@ -15,7 +15,6 @@ import msgspec
 from fast_core.config import RunConfig
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.rerunning.conducting import RerunConductor
 from fast_core.launcher.rerunning.fingerprint import differences, fingerprint
@@ -37,6 +36,7 @@ from fast_core.run.schedule import (
     read_schedule,
     read_share,
 )
+from fast_core.system.interrupts import Interrupts
 
 FOLDER = "rerun"
 _UNTIL = re.compile(r"update=([1-9][0-9]*)")

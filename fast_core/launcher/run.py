@@ -30,7 +30,6 @@ from fast_core.launcher.checkpoints.store import (
     drop_abandoned,
     newest_valid,
 )
-from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.lending import process_lent
 from fast_core.launcher.lost_part import LostPart
 from fast_core.launcher.next_part import come_back, lost_early, survives_early
@@ -56,6 +55,7 @@ from fast_core.monitor.view import RunSummary
 from fast_core.policy.start import take_start
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
+from fast_core.system.interrupts import Interrupted, Interrupts
 
 # What a disk answers that takes nothing.
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)

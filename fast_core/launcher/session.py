@@ -27,7 +27,6 @@ from fast_core.launcher.conductor import Conductor
 from fast_core.launcher.control.desk import Desk
 from fast_core.launcher.control.opening import listen
 from fast_core.launcher.failures.sources import Sources
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.listener import Listener
 from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.outcome import Outcome
@@ -49,6 +48,7 @@ from fast_core.monitor.view import RunSummary
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.system import remains
+from fast_core.system.interrupts import Interrupts
 
 SLOW_LOOK_S = 3.0  # after which it is said what a start waits for
 

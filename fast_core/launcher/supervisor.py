@@ -16,7 +16,6 @@ from fast_core.launcher.acting_times import ActingTimes
 from fast_core.launcher.checkpoints.last_save import LastSave
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S
 from fast_core.launcher.host_nodes import HostNodes
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.places.mirrors import stewards_of
 from fast_core.launcher.processes.beginning import EXIT_NEWS_S, PROBE, await_started, give
 from fast_core.launcher.processes.start import NodeStart, StewardStart
@@ -25,7 +24,6 @@ from fast_core.launcher.processes.tree import (
     ProcessTree,
     innermost,
 )
-from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.shell import Shell
 from fast_core.memory import StatsColumn
 from fast_core.messages import Failed, NodeExited
@@ -34,6 +32,8 @@ from fast_core.messages.zmq_channel import ZmqHub
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.scheduler.decisions import late_text
+from fast_core.system.interrupts import Interrupts
+from fast_core.system.watched import describe_exit
 
 POLL_LIMIT_S = 0.25
 UNTOLD_POLL_S = 0.02

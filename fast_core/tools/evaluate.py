@@ -18,7 +18,6 @@ from fast_core.envs.instance import Instance
 from fast_core.envs.place import Place
 from fast_core.envs.playing.rendering import Mode, drawing, explained
 from fast_core.errors import ConfigError
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.monitor.screens.picture import as_text
 from fast_core.policy.episodes import Episodes
 from fast_core.policy.evaluation import Playing, Setting, setting_of
@@ -26,6 +25,7 @@ from fast_core.policy.loading import load_policy
 from fast_core.policy.policy import Policy
 from fast_core.policy.recording import Trajectories
 from fast_core.system import threads
+from fast_core.system.interrupts import Interrupts
 from fast_core.system.surroundings import write_result
 
 TELL_S = 2.0  # between lines about a video in the making

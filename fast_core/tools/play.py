@@ -16,9 +16,9 @@ from fast_core.envs.drawing.video_file import DEFAULT_FPS
 from fast_core.envs.making import Env, make_env, registered
 from fast_core.envs.playing.rendering import check_screen, drawing, watch_mode
 from fast_core.errors import ConfigError
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.policy.evaluation import setting_of
 from fast_core.policy.file import is_policy
+from fast_core.system.interrupts import Interrupts
 from fast_core.tools.demo import OWN
 from fast_core.tools.evaluate import Shown, load_as_in_a_node
 from fast_core.tools.play_words import play_in_words

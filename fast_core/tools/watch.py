@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
 from fast_core.launcher.control.client import short
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.monitor.run_state import find_runs
 from fast_core.monitor.screens.access import TOKEN, check_page, made_token, others_read, token
 from fast_core.monitor.screens.served import Served, now_served
+from fast_core.system.interrupts import Interrupts
 from fast_core.system.surroundings import expanded, write_result
 from fast_core.system.text import harmless
 

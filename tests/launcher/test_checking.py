@@ -12,9 +12,9 @@ import pytest
 from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher import run as module
-from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import CHECKING_S, Checking, resume
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.system.interrupts import Interrupted, Interrupts
 from tests.nodes.stage import make_config
 
 

@@ -18,7 +18,6 @@ from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import EnvironmentConfig, OptimizerNodeConfig, SupervisionConfig
 from fast_core.errors import NodeFailed
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes import beginning as module
 from fast_core.launcher.processes.beginning import PROBE, ask_probe, await_answer, await_started
 from fast_core.launcher.processes.start import ProbeStart
@@ -27,6 +26,7 @@ from fast_core.launcher.roster import Roster
 from fast_core.launcher.supervisor import Supervisor
 from fast_core.messages import Failed, Restoring
 from fast_core.messages.launching import EndRun, Respawn
+from fast_core.system.interrupts import Interrupts
 from tests.nodes.stage import CARTPOLE, Stage, make_config
 
 START = ProbeStart(

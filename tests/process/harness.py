@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import yaml
 
-from fast_core.launcher.interrupts import SAME_PRESS_S
+from fast_core.system.interrupts import SAME_PRESS_S
 from tests.process.starter import MARK, Started, Starter
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,6 @@ from fast_core.launcher.control.messages import (
 )
 from fast_core.launcher.control.server import Client, ControlServer
 from fast_core.launcher.control.status import run_status
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.listener import Listener, NewRun
 from fast_core.messages import Command, Event, Record
 from fast_core.messages.launching import (
@@ -32,6 +31,7 @@ from fast_core.messages.launching import (
     ScaleRequested,
 )
 from fast_core.monitor.checkpoint_files import newest_complete
+from fast_core.system.interrupts import Interrupts
 
 SAVE, STOP = "fastloop save", "fastloop stop"
 

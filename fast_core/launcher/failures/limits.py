@@ -15,8 +15,8 @@ import msgspec
 from fast_core.config import RunConfig
 from fast_core.errors import NodeFailed
 from fast_core.launcher.failures.stall import CHECK_INTERVAL_S, StallDetector
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.messages import Failed
+from fast_core.system.interrupts import Interrupts
 
 GIVE_UP_S = 3.0
 _DEBUGGERS = {"bdb", "pdb", "debugpy", "pydevd", "_pydevd_bundle"}

@@ -11,12 +11,12 @@ import msgspec
 
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes.start import ProbeStart
 from fast_core.launcher.processes.tree import Child, ProcessTree, tail, unframe
-from fast_core.launcher.processes.watched import describe_exit
 from fast_core.system.decoding import from_msgpack
+from fast_core.system.interrupts import Interrupts
 from fast_core.system.process_state import EXEC, command_line
+from fast_core.system.watched import describe_exit
 
 PROBE = "probe"
 # How long the news of a child's death may take from the kernel through the fork server.

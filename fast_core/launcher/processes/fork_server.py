@@ -33,8 +33,8 @@ from typing import cast
 
 from threadpoolctl import threadpool_info
 
-from fast_core.launcher.processes.guard import die_with_parent
 from fast_core.system import forks
+from fast_core.system.guard import die_with_parent
 from fast_core.system.importing import user_module
 from fast_core.system.remains import NODE_NUMBER
 

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fast_core.errors import ConfigError, NodeFailed, TransportError
-from fast_core.launcher.interrupts import held_back
 from fast_core.launcher.processes.fork_server import NO_NODE, mark
-from fast_core.launcher.processes.watched import Beats, Watchdog, describe_exit
 from fast_core.system import remains
 from fast_core.system.forks import STACK_SIGNAL
+from fast_core.system.interrupts import held_back
 from fast_core.system.owner import this_process
 from fast_core.system.process_state import STOPPED, process_state
+from fast_core.system.watched import Beats, Watchdog, describe_exit
 
 _LENGTH = struct.Struct("<q")
 _PACKET = 65_536

@@ -11,16 +11,16 @@ import msgspec
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import DashboardConfig, EvaluationConfig, ReplayConfig, RunConfig
 from fast_core.errors import NodeFailed
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.processes.beginning import await_answer, await_started, give
 from fast_core.launcher.processes.start import MeasureStart
 from fast_core.launcher.processes.tree import Child, ProcessTree
-from fast_core.launcher.processes.watched import describe_exit
 from fast_core.launcher.sizing.placement import Choice, Shape, Timings, choose
 from fast_core.run.memory import RunMemory
 from fast_core.run.parts import parts_of
 from fast_core.run.plan import RunPlan
 from fast_core.system.decoding import from_msgpack
+from fast_core.system.interrupts import Interrupts
+from fast_core.system.watched import describe_exit
 
 MEASURE, SERVE = "measure", "measure-policy"
 MEASURE_TARGET = "fast_core.launcher.sizing.measuring:measure_main"

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from fast_core.launcher.processes.beside import start
+from fast_core.system.beside import start
 
 
 class Child:

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError, SegmentError, TopologyError
-from fast_core.launcher.interrupts import Interrupted, Interrupts
 from fast_core.launcher.run import examine
 from fast_core.launcher.verdict import Findings, Verdict, judge
 from fast_core.memory import memory_available
@@ -26,6 +25,7 @@ from fast_core.run.needs import SHARE_OFFERED, private_nbytes
 from fast_core.run.structures import structures
 from fast_core.system import resources
 from fast_core.system.durable import write_durably
+from fast_core.system.interrupts import Interrupted, Interrupts
 from fast_core.tools.sweep.file import Sweep, Variant, read_sweep
 from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
 from fast_core.tools.sweep.shown import Screen

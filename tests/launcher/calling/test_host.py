@@ -19,9 +19,9 @@ from fast_core.errors import ConfigError
 from fast_core.launcher.calling import host
 from fast_core.launcher.calling.callback import check_named
 from fast_core.launcher.calling.host import CALLBACKS_FILE, Host, Reply
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.messages import Failed, Save, Saved
 from fast_core.messages.launching import Asked, Told
+from fast_core.system.interrupts import Interrupts
 from fast_core.system.text import error_text
 from tests.nodes.stage import make_config
 from tests.process.harness import eventually

@@ -11,10 +11,10 @@ import pytest
 from fast_core.config import SupervisionConfig
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.checkpoints.last_save import DISK_S, TELL_EVERY_S, LastSave, SavedSoFar
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.supervisor import Supervisor
 from fast_core.memory import StatsColumn
 from fast_core.messages.launching import StopRequested
+from fast_core.system.interrupts import Interrupts
 from tests.nodes.replay_stage import replay_config
 from tests.nodes.stage import Stage, make_config
 

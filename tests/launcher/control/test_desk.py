@@ -18,7 +18,6 @@ from fast_core.launcher.control.messages import (
     StatusRequest,
     StopRequest,
 )
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.launcher.listener import NewRun
 from fast_core.messages import Record
 from fast_core.messages.launching import (
@@ -31,6 +30,7 @@ from fast_core.messages.launching import (
 )
 from fast_core.monitor.checkpoint_files import MANIFEST
 from fast_core.scheduler.statistics import Statistics
+from fast_core.system.interrupts import Interrupts
 from tests.launcher.shown.test_metrics_rows import BLANK
 
 FIRST, NEXT = "000000000500", "000000001000"

@@ -9,8 +9,8 @@ import pytest
 
 from fast_core.errors import NodeFailed
 from fast_core.launcher.failures.limits import Limits
-from fast_core.launcher.interrupts import Interrupts
 from fast_core.messages import Failed
+from fast_core.system.interrupts import Interrupts
 
 LIMIT_S = 0.3
 LONG_S = 20.0

@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from fast_core.launcher.interrupts import held_back
-from fast_core.launcher.processes.watchdog import BEAT_S
 from fast_core.system import forks
+from fast_core.system.interrupts import held_back
+from fast_core.system.watchdog import BEAT_S
 
 RESTARTS = 3
 _REAP_S = 1.0
@@ -58,7 +58,7 @@ class Watchdog:
 
     def _start(self) -> None:
         script = Path(__file__).parent / "watchdog.py"
-        command = [sys.executable, "-I", "-S", str(script), str(script.parents[3])]
+        command = [sys.executable, "-I", "-S", str(script), str(script.parents[2])]
         command.append(str(self._directory))
         if (beats := self._beats) is not None:
             command += [str(os.getpid()), str(beats.limit_s or 0), str(beats.asked)]

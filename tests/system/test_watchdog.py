@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.launcher.processes.watchdog import LEAST_S, PAUSE_S, Silence
 from fast_core.system.process_state import is_stopped
+from fast_core.system.watchdog import LEAST_S, PAUSE_S, Silence
 from tests.process.harness import eventually
 
 LIMIT_S = 60.0
@@ -104,7 +104,7 @@ def test_thread_that_is_a_little_late_is_no_silence(watching: Watching) -> None:
 LEAVES_A_COPY = """
 import os, signal, sys
 from pathlib import Path
-from fast_core.launcher.processes.watched import Beats, Watchdog
+from fast_core.system.watched import Beats, Watchdog
 folder = Path(sys.argv[1])
 watchdog = Watchdog(folder, Beats(600.0, os.pipe()[0]))
 folder.mkdir()

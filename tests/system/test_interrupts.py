@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fast_core.launcher import interrupts as module
-from fast_core.launcher.interrupts import Interrupted, Interrupts, undisturbed
+from fast_core.system import interrupts as module
 from fast_core.system.forks import STOP_SIGNALS, WARNINGS
+from fast_core.system.interrupts import Interrupted, Interrupts, undisturbed
 
 
 @pytest.fixture

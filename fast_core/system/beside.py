@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from fast_core.launcher.interrupts import held_back
+from fast_core.system.interrupts import held_back
 
 _BEGIN = (
     "import sys; parent, *words = sys.argv[1:]; sys.path[:] = {path!r}; sys.argv[:] = {argv!r}; "
-    "from fast_core.launcher.processes.guard import die_with_parent; die_with_parent(int(parent)); "
+    "from fast_core.system.guard import die_with_parent; die_with_parent(int(parent)); "
     "from {module} import {function}; sys.exit({function}(*words))"
 )
 
