@@ -112,7 +112,7 @@ def test_every_key_is_explained(path: str) -> None:
 
 def test_key_of_several_algorithms_is_explained_for_each() -> None:
     shown = explain("algorithm.learning_rate", TYPES)
-    assert re.search(r"with ppo, .*sac.*:\n.*\n.*\n  default: 0.0003\n\n  with td3, ddpg:", shown)
+    assert re.search(r"with ppo, .*sac.*:\n.*\n.*\n  default: 0.0003\n\n  with td3, ddpg\b", shown)
     wet = explain("evaluation.environments.wet.kwargs", TYPES)
     assert wet.startswith("evaluation.environments.wet.kwargs\n  Arguments of `gymnasium.make`")
     with pytest.raises(ConfigError, match=r"Did you mean rollout.envs_per_shard\?"):
