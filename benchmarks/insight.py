@@ -38,12 +38,12 @@ from fast_core.dashboard.insight import Insights
 from fast_core.launcher.prepare import make_plan, resolve
 from fast_core.memory import Structure, Trace
 from fast_core.messages.inproc import InprocHub
-from fast_core.monitor.screens.frame import Frame
-from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import NodeContext
+from fast_core.run.frame import Frame
 from fast_core.run.memory import RunMemory
 from fast_core.run.structures import insights, watching
+from fast_core.run.watching import WATCHING, Watching
 
 TARGET = 0.01  # of the optimizer's time, once a second
 BOX = SpaceSpec("box", (17,), "float32", low=(-np.inf,), high=(np.inf,))

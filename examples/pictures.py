@@ -14,11 +14,11 @@ from pathlib import Path
 
 from fast_core.memory import Structure, Trace
 from fast_core.messages import Command, Ready
-from fast_core.monitor.screens.tiles import tiles
-from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.node import Node, NodeState
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import frame_layout, watching
+from fast_core.run.tiles import tiles
+from fast_core.run.watching import WATCHING, Watching
 
 
 class Pictures(Node):

@@ -94,7 +94,7 @@ PARTS = (
     "fast_core.nodes.act",
     "fast_core.nodes.learn",
     "fast_core.nodes.replay",
-    "fast_core.monitor.screens.tiles",
+    "fast_core.run.tiles",
 )
 KINDS = {"replays", "evaluates", "averages", "keeps_replay", "policy_nodes"}
 COUNTS = {"optimizers", "count", "every_env_steps"}  # compared with one, or with None

@@ -19,13 +19,13 @@ from fast_core.dashboard.clients import Ack, Client, understand
 from fast_core.dashboard.clips import Clips
 from fast_core.dashboard.pictures import Kind, encode, header
 from fast_core.dashboard.source import End, Source
-from fast_core.monitor.screens.frame import Frame
+from fast_core.run.frame import Frame
 from fast_core.system.text import error_text
 
 LOOK_S = 0.03  # between looks at the boards while somebody watches
 NOW_S = 0.3
 NEWS_S = 0.5
-WANT_S = 1.0  # see `fast_core.monitor.screens.watching.STALE_NS`
+WANT_S = 1.0  # see `fast_core.run.watching.STALE_NS`
 UNWATCHED_S = 2.0  # between looks at the files while no browser is there
 CLOSE_S = 1.0
 SILENT_S = 30.0  # for a browser to say what it shows; the page says so at once

@@ -18,8 +18,8 @@ from fast_core.launcher.control.opening import find
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.monitor.run_state import read_state
-from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.served import now_served
+from fast_core.run.frame import Frame
 from fast_core.system.text import encodable
 
 ASK_S = 1.0

@@ -13,13 +13,13 @@ from fast_core.algorithm import Array, Thinker, Thoughts
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.dashboard.source import Insight, Numbers
 from fast_core.memory import WeightBoard
-from fast_core.monitor.screens.frame import Frame
-from fast_core.monitor.screens.tiles import tiles
 from fast_core.policy.checked import check_methods
 from fast_core.policy.thinking import PolicyThinker
+from fast_core.run.frame import Frame
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import INSIGHTS
+from fast_core.run.tiles import tiles
 from fast_core.system.text import error_text
 
 

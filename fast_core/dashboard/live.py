@@ -27,13 +27,13 @@ from fast_core.dashboard.tile_states import Best, TileStates
 from fast_core.launcher.control.status import node_status
 from fast_core.memory import StatsColumn
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.monitor.screens.frame import Frame
-from fast_core.monitor.screens.tiles import Tile, tiles
-from fast_core.monitor.screens.watching import Watching
 from fast_core.nodes.node import NodeState
+from fast_core.run.frame import Frame
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import frame_layout
+from fast_core.run.tiles import Tile, tiles
+from fast_core.run.watching import Watching
 from fast_core.system.crowding import Crowding
 from fast_core.system.text import encodable
 

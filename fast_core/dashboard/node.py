@@ -12,10 +12,10 @@ from fast_core.messages import Command, Ready
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.screens.access import made_token, token
 from fast_core.monitor.screens.served import Served, read_served
-from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import INSIGHTS, insights, watching
+from fast_core.run.watching import WATCHING, Watching
 
 if TYPE_CHECKING:
     from fast_core.dashboard.live import LiveRun

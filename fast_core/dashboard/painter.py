@@ -15,8 +15,8 @@ from fast_core.envs.drawing.mujoco_pictures import MujocoPictures, draws_with_gy
 from fast_core.envs.drawing.poses import take_pose
 from fast_core.envs.making import Env, make_env
 from fast_core.envs.place import ALONE
-from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.picture import as_picture
+from fast_core.run.frame import Frame
 from fast_core.run.plan import RunPlan
 from fast_core.system.crowding import Crowding
 from fast_core.system.text import error_text

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast_core.envs.drawing import text_picture
-from fast_core.monitor.screens.frame import Frame
+from fast_core.run.frame import Frame
 
 JPEG_QUALITY = 80
 MOST_BARS = 256  # numbers of an observation that are drawn

@@ -20,11 +20,11 @@ from fast_core.envs.playing.evaluation import make_runner
 from fast_core.envs.playing.runner import Runner
 from fast_core.errors import FastLoopError
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.picture import NoPicture, as_drawn
 from fast_core.policy.actor import Actor
 from fast_core.policy.evaluation import Setting
 from fast_core.policy.policy import Policy
+from fast_core.run.frame import Frame
 from fast_core.system.seeding import Role
 from fast_core.system.text import error_text
 

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from fast_core.monitor.screens.frame import Frame
+from fast_core.run.frame import Frame
 
 Cell = float | int | str | None
 Columns = dict[str, list[Cell]]

@@ -8,12 +8,12 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from fast_core.memory import StatsColumn, StatsRow
-from fast_core.monitor.screens.frame import Frame
-from fast_core.monitor.screens.tiles import Tile
 from fast_core.nodes.node import NodeState
+from fast_core.run.frame import Frame
 from fast_core.run.memory import RunMemory
 from fast_core.run.names import EVALUATOR
 from fast_core.run.plan import RunPlan
+from fast_core.run.tiles import Tile
 from fast_core.scheduler.ledger import balanced_blocks
 
 STILL_S = 1.0  # without a step, after which it counts as waiting

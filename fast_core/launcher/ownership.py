@@ -23,11 +23,11 @@ from fast_core.memory import (
     Structure,
 )
 from fast_core.messages import Assign, Message, Serve, Transform
-from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.node import Node
 from fast_core.run.own_parts import OwnPart
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import GIVEN, structures, watching
+from fast_core.run.watching import WATCHING
 from fast_core.system.text import error_text
 
 Nodes = Mapping[str, type[Node]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fast_core.memory import Layout, memory_available
-from fast_core.monitor.screens.tiles import tiles
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import rows_per_log
+from fast_core.run.tiles import tiles
 
 SHARE_OFFERED = 0.95  # of what is free, since other programs take memory too
 

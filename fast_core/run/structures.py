@@ -33,9 +33,6 @@ from fast_core.memory import (
     WeightBoard,
     reserve_of,
 )
-from fast_core.monitor.screens.frame import FrameLayout
-from fast_core.monitor.screens.tiles import tiles
-from fast_core.monitor.screens.watching import WATCHING, watching_words
 from fast_core.run import mail
 from fast_core.run.columns import (
     Fields,
@@ -48,8 +45,11 @@ from fast_core.run.columns import (
     result_fields,
     rollout_fields,
 )
+from fast_core.run.frame import FrameLayout
 from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
 from fast_core.run.plan import RunPlan
+from fast_core.run.tiles import tiles
+from fast_core.run.watching import WATCHING, watching_words
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 INSIGHTS = "insights"  # family of the boards that viewers yield and the first optimizer writes
@@ -205,7 +205,7 @@ def of_tiles(plan: RunPlan) -> Iterator[Structure]:
 
 
 def watching(plan: RunPlan) -> Structure:
-    """Where a viewer says what it wants to see (`fast_core.monitor.screens.watching.Watching`).
+    """Where a viewer says what it wants to see (`fast_core.run.watching.Watching`).
 
     A node that watches yields it in `Node.structures`, and names it in ``writes``.
     """

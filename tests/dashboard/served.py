@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection
 from fast_core.dashboard.server import PageServer, RunPage
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import Ahead, Hello, Insight, News, Now, RunFacts, TileFacts
-from fast_core.monitor.screens.frame import Frame
+from fast_core.run.frame import Frame
 
 HEADER = struct.Struct("<BBId")
 NO_STATE = np.zeros(0, np.float32)

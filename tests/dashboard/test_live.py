@@ -16,9 +16,9 @@ from fast_core.dashboard.meters import SPAN_S, Meters
 from fast_core.dashboard.tile_states import STILL_S, Best, TileStates
 from fast_core.launcher.control.messages import NodeStatus
 from fast_core.memory import StatsColumn
-from fast_core.monitor.screens.tiles import tiles
-from fast_core.monitor.screens.watching import Watching
 from fast_core.nodes.node import NodeState
+from fast_core.run.tiles import tiles
+from fast_core.run.watching import Watching
 from tests.dashboard.served import make_frame
 from tests.nodes.stage import Stage, make_config
 

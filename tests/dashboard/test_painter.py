@@ -18,8 +18,8 @@ from fast_core.config import DashboardConfig, EnvironmentConfig
 from fast_core.dashboard import painter as painter_module
 from fast_core.dashboard.painter import Painter
 from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
-from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.picture import as_picture
+from fast_core.run.frame import Frame
 from fast_core.run.plan import RunPlan
 from tests.dashboard.served import make_frame
 from tests.nodes.stage import Stage, make_config

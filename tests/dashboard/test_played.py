@@ -15,10 +15,10 @@ from fast_core.dashboard import played as played_module
 from fast_core.dashboard.played import LOOK_S, TILES, PlayedRun
 from fast_core.errors import FastLoopError
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.monitor.screens.frame import Frame
 from fast_core.policy.evaluation import setting_of
 from fast_core.policy.loading import load_policy
 from fast_core.policy.policy import Policy
+from fast_core.run.frame import Frame
 from tests.launcher.trained_run import Drawing, make_trained
 from tests.process.harness import eventually
 

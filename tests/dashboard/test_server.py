@@ -21,7 +21,7 @@ from fast_core.dashboard.server import PageServer
 from fast_core.dashboard.serving import listen
 from fast_core.dashboard.source import End, Event
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.monitor.screens.frame import Frame
+from fast_core.run.frame import Frame
 from tests.dashboard.served import Pretend, picture_of, served
 from tests.dashboard.served import ack as drawn
 from tests.process.harness import eventually

@@ -12,12 +12,12 @@ from fast_core.errors import SegmentError, TopologyError
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import Ring, Structure, Trace, WeightBoard
 from fast_core.messages import Command
-from fast_core.monitor.screens.watching import watching_words
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.node import Node
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import structures
+from fast_core.run.watching import watching_words
 from tests.nodes.stage import Stage, make_config, make_run_plan
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from fast_core.dashboard.insight import Insights
 from fast_core.memory import Structure
-from fast_core.monitor.screens.frame import Frame
+from fast_core.run.frame import Frame
 from fast_core.run.plan import RunPlan
 from fast_core.run.structures import INSIGHTS, insights
 from tests.process.viewing import Viewer

@@ -31,6 +31,13 @@ def test_messages_have_their_former_names_and_so_has_how_they_travel() -> None:
     assert importlib.import_module("fast_core.metrics").MetricsRow is MetricsRow
 
 
+def test_a_module_that_moved_twice_has_both_former_names() -> None:
+    from fast_core.run import watching
+
+    assert importlib.import_module("fast_core.screens.watching") is watching
+    assert importlib.import_module("fast_core.monitor.screens.watching") is watching
+
+
 def test_a_class_pickled_under_its_former_name_is_the_same_class() -> None:
     from fast_core.clients.games.color_lines import ColorLines
 

@@ -17,7 +17,6 @@ from fast_core.envs.playing.runner import Runner
 from fast_core.errors import SegmentError
 from fast_core.memory import StatsColumn
 from fast_core.messages import Command, Evaluate, Evaluated, Played, Ready
-from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.act.current_policy import shown
 from fast_core.nodes.act.filming import Filming
 from fast_core.nodes.node import Node, NodeContext, NodeState
@@ -25,6 +24,7 @@ from fast_core.nodes.show.camera import Camera, Scene, Studio
 from fast_core.policy.actor import Actor
 from fast_core.policy.checked import make_policy
 from fast_core.policy.file import BestPolicy, Origin, best_name, best_policy_path, describe
+from fast_core.run.watching import WATCHING
 
 STEPS_PER_UNIT = 64
 

@@ -26,12 +26,12 @@ from fast_core.messages import (
     Save,
     Saved,
 )
-from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.act.current_policy import CurrentPolicy
 from fast_core.nodes.collect.asking import Collection, Line
 from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.show.camera import Studio
+from fast_core.run.watching import WATCHING
 from fast_core.scheduler.ledger import balanced_blocks
 from fast_core.system import forks
 from fast_core.system.text import error_text

@@ -10,9 +10,9 @@ import numpy as np
 from fast_core.algorithm import Algorithm, Array, Insightful
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.memory import Trace, WeightBoard
-from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.node import NodeContext
 from fast_core.run.structures import INSIGHTS
+from fast_core.run.watching import WATCHING, Watching
 from fast_core.system.text import error_text
 
 INTERVAL_NS = 1_000_000_000

@@ -26,7 +26,6 @@ from fast_core.messages import (
     Trained,
 )
 from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
-from fast_core.monitor.screens.watching import WATCHING
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
@@ -34,6 +33,7 @@ from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.policy.start import Start, differing, other_shapes, read_start
 from fast_core.run.structures import INSIGHTS
+from fast_core.run.watching import WATCHING
 from fast_core.system.durable import write_durably
 from fast_core.system.text import error_text
 from fast_core.system.threads import set_threads

@@ -17,14 +17,14 @@ from fast_core.envs.drawing.made_to_draw import let_draw_without_screen
 from fast_core.envs.drawing.random_states import RandomStates
 from fast_core.envs.playing.rendering import mujoco_advice
 from fast_core.memory import StatsColumn, Trace, WeightBoard
-from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.pace import Pace
 from fast_core.monitor.screens.picture import NoPicture, Picture, as_drawn
-from fast_core.monitor.screens.tiles import Tile, tiles
-from fast_core.monitor.screens.watching import WATCHING, Watching
 from fast_core.nodes.node import NodeContext
 from fast_core.nodes.show.drawer import Drawer, Outcome
+from fast_core.run.frame import Frame
 from fast_core.run.structures import frame_layout
+from fast_core.run.tiles import Tile, tiles
+from fast_core.run.watching import WATCHING, Watching
 from fast_core.system import forks
 from fast_core.system.crowding import Crowding
 from fast_core.system.text import encodable, error_text

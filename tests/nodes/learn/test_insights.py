@@ -18,13 +18,13 @@ from fast_core.config import DashboardConfig, DiagnosticsConfig, RunConfig
 from fast_core.dashboard.insight import Insights
 from fast_core.dashboard.source import Insight
 from fast_core.memory import Structure, Trace, WeightBoard
-from fast_core.monitor.screens.frame import Frame
-from fast_core.monitor.screens.tiles import tiles
-from fast_core.monitor.screens.watching import STALE_NS, Watching, watching_words
 from fast_core.nodes.learn import insights
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode
 from fast_core.nodes.replay.batch_slots import FilledSlots
+from fast_core.run.frame import Frame
 from fast_core.run.structures import insights as insight_board
+from fast_core.run.tiles import tiles
+from fast_core.run.watching import STALE_NS, Watching, watching_words
 from tests.nodes.learn.test_optimizer import Pair
 from tests.nodes.learn.test_replay_optimizer import Learning
 from tests.nodes.replay_stage import replay_config

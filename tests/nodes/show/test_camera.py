@@ -16,14 +16,14 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from fast_core.config import DashboardConfig, EnvironmentConfig
 from fast_core.memory import Trace
 from fast_core.messages import Assign, Collect, Evaluate
-from fast_core.monitor.screens.frame import Frame
 from fast_core.monitor.screens.pace import Pace
-from fast_core.monitor.screens.watching import STALE_NS, Watching, watching_words
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.env_group import EnvGroup
 from fast_core.nodes.show import camera as camera_module
+from fast_core.run.frame import Frame
 from fast_core.run.structures import frame_layout
+from fast_core.run.watching import STALE_NS, Watching, watching_words
 from tests.nodes.stage import Stage, drain, make_config, order, stacked
 
 TILES, EVALUATED = 3, 3  # environments 0 and 1 of shard 0, 0 of shard 1; and the evaluator's

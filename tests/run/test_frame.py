@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fast_core.monitor.screens.frame import NOTE_BYTES, TEXT_BYTES, Frame, FrameLayout
+from fast_core.run.frame import NOTE_BYTES, TEXT_BYTES, Frame, FrameLayout
 from tests.dashboard.served import make_frame
 
 WORD = st.integers(-(2**63), 2**63 - 1)

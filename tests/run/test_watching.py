@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fast_core.monitor.screens.watching import STALE_NS, Watching, watching_words
+from fast_core.run.watching import STALE_NS, Watching, watching_words
 
 NOW_NS = 5_000_000_000
 
