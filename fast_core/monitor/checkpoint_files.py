@@ -17,6 +17,7 @@ from fast_core.system.decoding import from_json
 from fast_core.system.regular_file import open_regular, read_regular
 
 MANIFEST = "manifest.json"
+LEARNER_FILE = "learner.msgpack"  # that of the first of several optimizers
 FORMAT = 1
 _PIECE = 1 << 20  # bytes read and hashed at once; about a millisecond
 

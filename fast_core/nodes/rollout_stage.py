@@ -8,10 +8,10 @@ from pathlib import Path
 from fast_core.algorithm import ShardRollout
 from fast_core.errors import CheckpointError, FastLoopError
 from fast_core.messages import Command, Ready, Save, Saved, Transform, Transformed
-from fast_core.monitor.learner_file import check, load, pack
 from fast_core.nodes.node import Node, NodeContext, NodeState
 from fast_core.nodes.rollout_reader import RolloutReader
 from fast_core.system.durable import write_durably
+from fast_core.system.state_file import check, load, pack
 
 
 def state_file(node: str) -> str:

@@ -18,8 +18,7 @@ from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import RunConfig
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.monitor.checkpoint_files import MANIFEST, check, complete_names
-from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, load
+from fast_core.monitor.checkpoint_files import LEARNER_FILE, MANIFEST, check, complete_names
 from fast_core.monitor.run_directory import RunDirectory, listing
 from fast_core.policy.file import (
     BEST,
@@ -33,6 +32,7 @@ from fast_core.policy.file import (
 from fast_core.policy.file_checks import check_code, code_of_algorithm
 from fast_core.policy.policy import Nonfinite, Policy
 from fast_core.system.seeding import generators_kept
+from fast_core.system.state_file import MADE_UP, load
 from fast_core.system.surroundings import expanded, variables_kept
 from fast_core.system.text import error_text
 

@@ -18,8 +18,7 @@ from fast_core.algorithm import ORIGIN
 from fast_core.algorithm.spec import EnvironmentSpec, differences
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import CheckpointError, ConfigError
-from fast_core.monitor.checkpoint_files import MANIFEST, check, complete_names
-from fast_core.monitor.learner_file import LEARNER_FILE
+from fast_core.monitor.checkpoint_files import LEARNER_FILE, MANIFEST, check, complete_names
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import Parameter, PolicyFile, best_policy_path, plain, read_policy
 from fast_core.system.decoding import check_levels, from_msgpack

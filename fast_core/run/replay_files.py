@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from fast_core.algorithm.spec import Column
 from fast_core.errors import CheckpointError
 from fast_core.memory import LogRestore, LogSnapshot, ReplayLog
-from fast_core.monitor.learner_file import load, save
 from fast_core.system.regular_file import open_regular
+from fast_core.system.state_file import load, save
 
 STATE_FILE = "replay.msgpack"
 TREE: dict[str, str] = {"priorities": "float64", "owners": "uint32"}  # dtypes of its arrays

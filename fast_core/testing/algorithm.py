@@ -27,9 +27,9 @@ from fast_core.config import AlgorithmConfig, EnvironmentConfig, RunConfig, Stop
 from fast_core.config import file as config_file
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, ContractBroken
-from fast_core.monitor.learner_file import pack, unpack
 from fast_core.nodes.learn.contract import LEARNER, checked_report, queueing
 from fast_core.policy.checked import CheckedPolicy, check_methods, make_policy
+from fast_core.system.state_file import pack, unpack
 from fast_core.system.threads import set_threads, threads_kept
 from fast_core.testing.acting import Acting
 from fast_core.testing.samples import SMALL, arrays_of, replayed, rollouts

@@ -14,10 +14,10 @@ from fast_core.algorithm import ReplayBatch
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ContractBroken
-from fast_core.monitor.learner_file import pack
 from fast_core.nodes.learn.contract import SHARED
 from fast_core.policy.checked import check_methods
 from fast_core.system.decoding import from_msgpack
+from fast_core.system.state_file import pack
 
 
 def differing(*states: dict[str, object]) -> list[str]:

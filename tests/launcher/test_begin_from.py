@@ -14,9 +14,10 @@ from fast_core.config import file as config_file
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import resume
-from fast_core.monitor.learner_file import LEARNER_FILE, load, pack, unpack
+from fast_core.monitor.checkpoint_files import LEARNER_FILE
 from fast_core.policy import start as policy_start
 from fast_core.policy.start import read_start
+from fast_core.system.state_file import load, pack, unpack
 
 TASKS: dict[str, dict[str, Any]] = {
     "ppo": {

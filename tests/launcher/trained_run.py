@@ -15,9 +15,9 @@ from fast_core.config import file as config_file
 from fast_core.launcher.checkpoints.store import CheckpointStore
 from fast_core.launcher.prepare import identity, make_plan, resolve
 from fast_core.messages.launching import CommitCheckpoint
-from fast_core.monitor.learner_file import save
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.file import Origin, best_policy_path, describe, write_policy
+from fast_core.system.state_file import save
 from tests.nodes.stage import CARTPOLE, make_config
 
 DRAWING = "FastLoopTest/Drawing-v0"

@@ -14,10 +14,10 @@ import pytest
 from fast_core import Run, load_policy
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import load_run_config
-from fast_core.monitor.learner_file import load, save
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.evaluation import evaluate
 from fast_core.policy.loading import run_config
+from fast_core.system.state_file import load, save
 from tests.launcher.trained_run import make_trained
 
 

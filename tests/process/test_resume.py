@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from fast_core.launcher.checkpoints.store import SCHEDULER_FILE, newest_valid
-from fast_core.monitor.checkpoint_files import complete_names
-from fast_core.monitor.learner_file import LEARNER_FILE, load
+from fast_core.monitor.checkpoint_files import LEARNER_FILE, complete_names
+from fast_core.system.state_file import load
 from tests.forms import slow_but
 from tests.process.harness import Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_equality import TASKS, task

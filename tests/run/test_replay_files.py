@@ -12,7 +12,6 @@ import pytest
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.memory import StatsColumn
 from fast_core.messages import Save, Saved
-from fast_core.monitor.learner_file import load
 from fast_core.nodes.node import NodeState
 from fast_core.run import replay_files
 from fast_core.run.replay_files import (
@@ -23,6 +22,7 @@ from fast_core.run.replay_files import (
     restore_rows,
     restore_state,
 )
+from fast_core.system.state_file import load
 from tests.nodes.replay_stage import ENVS, SHARDS, ReplayStage, replay_config
 from tests.nodes.stage import drain
 

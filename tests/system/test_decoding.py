@@ -16,7 +16,7 @@ from fast_core.envs.stepping.batch_state import decode_state
 from fast_core.errors import CheckpointError, TransportError
 from fast_core.launcher.control.messages import decode_answer, decode_request
 from fast_core.messages.wire import decode_command, decode_event
-from fast_core.monitor import checkpoint_files, learner_file
+from fast_core.monitor import checkpoint_files
 from fast_core.monitor.journal import read_entries
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.monitor.run_directory import RunDirectory
@@ -24,6 +24,7 @@ from fast_core.monitor.screens.served import read_served
 from fast_core.policy.file import read_policy
 from fast_core.run.schedule import read_schedule
 from fast_core.scheduler.state import SavedState
+from fast_core.system import state_file
 from fast_core.system.decoding import MOST_LEVELS, JsonDecoder, from_json, from_msgpack
 
 DEEP = 50_000
@@ -94,8 +95,8 @@ def gzipped(piece: bytes) -> bytes:
     ("read", "name", "data"),
     [
         (lambda path: checkpoint_files.check(path.parent), "manifest.json", JSON),
-        (learner_file.load, "learner.msgpack", MSGPACK),
-        (learner_file.load, "learner.msgpack", b"\x81\xa1x" + b"\x91" * 500 + b"\xc0"),
+        (state_file.load, "learner.msgpack", MSGPACK),
+        (state_file.load, "learner.msgpack", b"\x81\xa1x" + b"\x91" * 500 + b"\xc0"),
         (read_schedule, "part-0.gz", gzipped(MSGPACK)),
         (read_policy, "best.policy", POLICY),
         (read_policy, "best-policy.msgpack", MSGPACK),

@@ -23,9 +23,9 @@ from fast_core.dashboard.overview import Overview
 from fast_core.errors import ConfigError, FastLoopError
 from fast_core.launcher.control import client
 from fast_core.launcher.control.messages import StatusRequest
-from fast_core.monitor import learner_file
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.schedule import read_schedule
+from fast_core.system import state_file
 from fast_core.tools.compare.compare import compare
 from fast_core.tools.listing import list_runs
 from fast_core.tools.replay_view import show_replay
@@ -47,7 +47,7 @@ def look_at(run: Path, *more: Callable[[], object]) -> None:
         lambda: compare([run.parent]),
         lambda: Overview(run.parent).look(),
         lambda: show_replay(run),
-        lambda: learner_file.load(run / "checkpoints" / "52" / "learner.msgpack"),
+        lambda: state_file.load(run / "checkpoints" / "52" / "learner.msgpack"),
         lambda: read_schedule(run / "schedule" / "part-0.gz"),
     ]
     kept = ("config", "metrics", "evaluations", "events", "checkpoints", "versions", "crash")

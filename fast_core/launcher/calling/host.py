@@ -25,11 +25,11 @@ from fast_core.launcher.calling.live import Live
 from fast_core.launcher.failures.limits import in_debugger
 from fast_core.messages import Failed, Moment, Save, Saved, Value
 from fast_core.messages.launching import Asked, Told
-from fast_core.monitor.learner_file import check as check_state
-from fast_core.monitor.learner_file import load, save
 from fast_core.scheduler import CALLBACKS
 from fast_core.system import forks
 from fast_core.system.interrupts import Interrupts
+from fast_core.system.state_file import check as check_state
+from fast_core.system.state_file import load, save
 from fast_core.system.text import bounded, traceback_text
 
 CALLBACKS_FILE = "callbacks.msgpack"

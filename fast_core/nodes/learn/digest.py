@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from fast_core.monitor.learner_file import as_array
+from fast_core.system.state_file import as_array
 
 
 def digest(state: object) -> str:

@@ -25,7 +25,7 @@ from fast_core.messages import (
     Train,
     Trained,
 )
-from fast_core.monitor.learner_file import LEARNER_FILE, MADE_UP, check, load, pack, unpack
+from fast_core.monitor.checkpoint_files import LEARNER_FILE
 from fast_core.nodes.learn.contract import make_learner
 from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
@@ -35,6 +35,7 @@ from fast_core.policy.start import Start, differing, other_shapes, read_start
 from fast_core.run.structures import INSIGHTS
 from fast_core.run.watching import WATCHING
 from fast_core.system.durable import write_durably
+from fast_core.system.state_file import MADE_UP, check, load, pack, unpack
 from fast_core.system.text import error_text
 from fast_core.system.threads import set_threads
 

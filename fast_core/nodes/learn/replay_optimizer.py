@@ -10,7 +10,7 @@ from typing import cast
 from fast_core.algorithm import Prefetching, SharedAlgorithm, UpdateReport
 from fast_core.memory import StatsColumn
 from fast_core.messages import Change, Command, Save, Snapshot, Train
-from fast_core.monitor.learner_file import LEARNER_FILE, load
+from fast_core.monitor.checkpoint_files import LEARNER_FILE
 from fast_core.nodes.learn.batches import Stepper
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.learning import LearningNode
@@ -18,6 +18,7 @@ from fast_core.nodes.learn.stepping import make_stepper
 from fast_core.nodes.learn.ticket_figures import TicketFigures
 from fast_core.nodes.node import SHORT_NS, NodeContext, NodeState
 from fast_core.nodes.replay.batch_slots import BatchChain, BatchSlots
+from fast_core.system.state_file import load
 
 # Structures through which several optimizers take their steps together.
 SHARED = frozenset({"gradients", "bases", "applied", "meeting", "networks"})

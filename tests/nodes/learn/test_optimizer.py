@@ -13,11 +13,12 @@ from fast_core.algorithm import UpdateReport
 from fast_core.config import DiagnosticsConfig
 from fast_core.errors import CheckpointError, SegmentError
 from fast_core.messages import Assign, Collect, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
-from fast_core.monitor.learner_file import LEARNER_FILE, load, save
+from fast_core.monitor.checkpoint_files import LEARNER_FILE
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.optimizer import OptimizerNode
 from fast_core.nodes.node import NodeState
+from fast_core.system.state_file import load, save
 from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 

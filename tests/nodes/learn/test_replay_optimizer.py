@@ -13,11 +13,11 @@ from fast_core.config import CheckpointConfig, DiagnosticsConfig, RunConfig
 from fast_core.errors import ConfigError
 from fast_core.memory import StatsColumn
 from fast_core.messages import Event, Save, Saved, Snapshot, SnapshotTaken, Train, Trained
-from fast_core.monitor.learner_file import load
 from fast_core.nodes.learn import replay_optimizer
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.replay_optimizer import ReplayOptimizerNode, learner_file
 from fast_core.nodes.replay.batch_slots import FilledSlots
+from fast_core.system.state_file import load
 from tests.closing import until_the_end
 from tests.nodes.learn.test_stepping import Late
 from tests.nodes.replay_stage import TICKET, replay_config

@@ -17,10 +17,10 @@ from fast_core.errors import CheckpointError, ConfigError, FastLoopError
 from fast_core.memory import StatsColumn
 from fast_core.messages import Noted, Save, Saved
 from fast_core.messages.inproc import InprocHub
-from fast_core.monitor.learner_file import load, save
 from fast_core.nodes.replay import node as replay
 from fast_core.nodes.replay.node import ReplayNode
 from fast_core.run.replay_files import STATE_FILE, ReplaySave
+from fast_core.system.state_file import load, save
 from tests.nodes.replay_stage import (
     BATCH,
     ENVS,

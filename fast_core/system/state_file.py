@@ -1,4 +1,4 @@
-"""The learner's file in a checkpoint: MessagePack, read without running code.
+"""What a `state_dict` is on disk, a learner's mostly: MessagePack, read without running code.
 
 Not torch's own format: a learner need not use torch at all, and then saving must not import it
 (1.5 s in the middle of training). Arrays and tensors keep dtype, shape and every bit.
@@ -17,7 +17,6 @@ from fast_core.system.decoding import from_msgpack
 from fast_core.system.durable import write_durably
 from fast_core.system.regular_file import read_large
 
-LEARNER_FILE = "learner.msgpack"  # in a checkpoint; that of the first of several optimizers
 # What learners and NumPy raise at a state that nobody wrote with `save`.
 MADE_UP = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _ARRAY, _TENSOR = "__array__", "__tensor__"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fast_core.errors import CheckpointError
-from fast_core.monitor.learner_file import load, save
+from fast_core.system.state_file import load, save
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
