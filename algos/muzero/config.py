@@ -63,6 +63,9 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
         reward_weight: Weight of the reward's loss.
         bootstrap: The value that follows the rewards of a target. network: what the target network
             says now. search: what the search said when the step was taken.
+        reanalyze: Share of the sequences of each batch whose policies are searched anew, with the
+            networks as they are now, before they are learned from. Exact over all updates; 0: what
+            the search found when the step was taken.
         two_players: Two take turns, and one gains what the other loses: rewards are those of who
             acts, values of who is to act. Observations have a part to_play.
     """
@@ -85,6 +88,7 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
     value_weight: Weight = 0.25
     reward_weight: Weight = 1.0
     bootstrap: Literal["network", "search"] = "network"
+    reanalyze: Annotated[float, Meta(ge=0, le=1)] = 0.0
     two_players: bool = False
 
     def check(self, environment: EnvironmentSpec, setup: LearnerSetup) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn import functional
 from fast_core.algorithm import LearnerSetup, SequenceBatch
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.muzero.config import MuZeroConfig
+from fast_core.algos.muzero.reanalysis import Reanalysis
 from fast_core.algos.muzero.torch_model import TorchModel
 from fast_core.algos.muzero.torch_sequences import Sequences, TorchSequences
 from fast_core.algos.muzero.torch_support import TorchSupport
@@ -50,6 +51,9 @@ class MuZero(TorchAlgorithm[MuZeroConfig]):
         self._reward = TorchSupport(shape.rewards // 2, self._device)
         scaling = None if limit is None else self._vectors.scaling(limit)
         self._sequences = Sequences(self.settings, self._encoder, self._upload, scaling)
+        self._reanalysis = None
+        if self.settings.reanalyze:
+            self._reanalysis = Reanalysis(self.settings, environment)
         # The first step counts whole, the unrolled ones together as much.
         scale = [1.0] + [1.0 / self.settings.unroll] * self.settings.unroll
         self._scale = torch.tensor(scale, device=self._device)[:, None]
@@ -64,17 +68,13 @@ class MuZero(TorchAlgorithm[MuZeroConfig]):
 
     # --- updates -------------------------------------------------------------------------------
 
-    def prefetch(self, batch: Batch) -> None:
-        """Nothing is copied ahead: what is copied of sequences is drawn with them."""
-
-    def _say(self, batch: Batch) -> None:
-        if self._observed is not None:
-            first = not (self._updates or self._begun)
-            self._observed.say(batch.obs[:, 0], first=first)
-
     def _learn(self, batch: Batch) -> Loss:
         self._vectors.clear()
-        found = self.judge_sequences(self._sequences.take(cast(SequenceBatch, batch), self._rng))
+        assert isinstance(batch, SequenceBatch), "a model is unrolled over sequences"
+        if self._reanalysis is not None:
+            parameters = self.policy_parameters()
+            batch = self._reanalysis.renew(batch, parameters, self._updates, self._rng)
+        found = self.judge_sequences(self._sequences.take(batch, self._rng))
         self._vectors.differentiate(found.losses)
         return found
 

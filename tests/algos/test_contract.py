@@ -81,7 +81,8 @@ for _name in ALL:
 SEARCHING: dict[str, Any] = {"hidden_sizes": (8,), "latent": 6, "batch_size": 8, "simulations": 4}
 CASES["muzero"] = Case(MuZeroConfig(**SEARCHING))
 for _name, _root in (("every option", "gumbel"), ("puct", "puct")):
-    config = MuZeroConfig(root=_root, bootstrap="search", layer_norm=True, **SEARCHING, **OPTIONS)
+    _given = {"bootstrap": "search", "layer_norm": True, "reanalyze": 0.3, **SEARCHING, **OPTIONS}
+    config = MuZeroConfig(root=_root, **_given)
     CASES[f"muzero, {_name}"] = Case(config, (composite("dqn"),), _root == "gumbel")
 for _kind in ("stacked", "composite"):
     seen = (pixel_environment("dqn", _kind),)

@@ -104,6 +104,7 @@ SEARCHED: dict[str, Any] = DISCRETE | {
         "unroll": 2,
         "simulations": 4,
         "bootstrap": "search",
+        "reanalyze": 0.25,
         "normalize_observations": True,
     }
 }
