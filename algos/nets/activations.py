@@ -54,7 +54,7 @@ class Nonlinearity:
 
 
 def _relu(x: Floats, y: Floats) -> None:
-    np.clip(x, ZERO, INFINITY, out=y)  # three times faster than a maximum with a number
+    x.clip(ZERO, INFINITY, out=y)  # faster than a maximum, and than `np.clip` by a microsecond
 
 
 def _relu_slope(delta: Floats, _: Floats, y: Floats, mask: Bool) -> None:
