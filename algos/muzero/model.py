@@ -15,7 +15,7 @@ import numpy as np
 
 from fast_core.algorithm import Array
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.algos.muzero.support import Support
+from fast_core.algos.muzero.support import Support, expanded
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.layer_norm import EPSILON
 from fast_core.algos.nets.mlp import MlpShape, NumpyMlp
@@ -155,7 +155,8 @@ class NumpyModel(PolicyInputs):
         """See `Model`."""
         latent = self._representation.forward(self.numbers(obs).T)[0]
         centre(latent)
-        return Root(*self._judge(latent), latent.T)
+        logits, value = self._judge(latent)
+        return Root(logits, expanded(value), latent.T)
 
     def step(self, latent: F32, action: I64) -> Step:
         """See `Model`."""
@@ -169,13 +170,16 @@ class NumpyModel(PolicyInputs):
         later = said[:width]
         later += entering[:width]
         centre(later)
-        logits, value = self._judge(later)
-        return Step(later.T, self._reward.decode(said[width:]), value, logits)
+        numbers = np.empty((2, rows), np.float32)
+        numbers[0] = self._reward.average(said[width:])
+        logits, numbers[1] = self._judge(later)
+        reward, value = expanded(numbers)
+        return Step(later.T, reward, value, logits)
 
     def _judge(self, latent: F32) -> tuple[F32, F32]:
-        """Logits ``[B, A]`` and values ``[B]`` of latent states ``[D, B]``."""
+        """Logits ``[B, A]`` and compressed values ``[B]`` of latent states ``[D, B]``."""
         said, choices = self._prediction.forward(latent)[0], self._shape.choices
-        return said[:choices].T.copy(), self._value.decode(said[choices:])
+        return said[:choices].T.copy(), self._value.average(said[choices:])
 
 
 def centre(latent: F32) -> None:

@@ -49,10 +49,11 @@ class Support:
         self._sums = np.stack([atoms, np.ones_like(atoms)])
         self._weights: Floats = np.empty((self.outputs, 0), np.float32)
 
-    def decode(self, said: Floats) -> Floats:
-        """The numbers ``[B]`` that a head's ``[outputs, B]`` says."""
+    def average(self, said: Floats) -> Floats:
+        """The compressed numbers ``[B]`` that a head's ``[outputs, B]`` says."""
         if self.outputs == 1:
-            return expanded(said[0])
+            scalar: Floats = said[0]
+            return scalar
         if self._weights.shape != said.shape:
             self._weights = np.empty(said.shape, np.float32)
         # Without the greatest one taken off, which takes as long as all the rest; where numbers
@@ -63,4 +64,5 @@ class Support:
             if far.any():
                 those = said[:, far]
                 number[far], total[far] = self._sums @ np.exp(those - those.max(axis=0))
-        return expanded(number / total)
+        found: Floats = number / total
+        return found
