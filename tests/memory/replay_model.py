@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
@@ -10,7 +11,15 @@ import numpy as np
 import pytest
 
 from fast_core.algorithm.spec import FieldSpec, SpaceSpec
-from fast_core.memory import PriorityTree, ReplayArrays, ReplayLog, ReplayReader, replay_fields
+from fast_core.memory import (
+    LogRestore,
+    LogSnapshot,
+    PriorityTree,
+    ReplayArrays,
+    ReplayLog,
+    ReplayReader,
+    replay_fields,
+)
 from fast_core.memory.header import Array
 from fast_core.memory.replay_log import ReplayFields
 from fast_core.tools.replay_view import RankedRow
@@ -31,6 +40,26 @@ def new_log(
 ) -> ReplayLog:
     region = memory(ReplayLog.nbytes(fields, capacity, envs, reserve))
     return ReplayLog.create(region, fields, capacity, envs, reserve)
+
+
+def streamed(
+    snapshot: LogSnapshot, max_bytes: int, between: Callable[[], object] = lambda: None
+) -> bytes:
+    """What a snapshot gives in pieces of at most ``max_bytes``."""
+    stream = b""
+    while piece := snapshot.read(max_bytes):
+        stream += piece
+        between()
+    return stream
+
+
+def restored(log: ReplayLog, stream: bytes, max_bytes: int = 150) -> ReplayLog:
+    """``log``, with the rows of a stream as a checkpoint brings them."""
+    restore, taken = LogRestore(log, io.BytesIO(stream)), 0
+    while got := restore.read(max_bytes):
+        taken += got
+    assert taken == len(stream)
+    return log
 
 
 def new_reader(*logs: ReplayLog, steps: int = 1, frames: int = 1) -> ReplayReader:

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import mmap
 import tempfile
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
-from fast_core.memory import (
-    LogRestore,
-    LogSnapshot,
-    ReplayLog,
-    ReplayReader,
-    log_rows,
-    replay_fields,
-)
+from fast_core.memory import LogRestore, LogSnapshot, ReplayLog, log_rows, replay_fields
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, row_dtype
-from fast_core.memory.replay_log import ReplayFields
+from tests.memory.replay_model import (
+    FIELDS,
+    Memory,
+    new_log,
+    new_reader,
+    restored,
+    streamed,
+)
 
-Memory = Callable[[int], memoryview]
-
-FIELDS = replay_fields(SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64"))
 STRIDE = 16 + 8 + 4 + 1
-SEED = np.random.SeedSequence(3)
-
-
-def new_log(
-    memory: Memory,
-    capacity: int,
-    envs: int = 1,
-    reserve: int | None = None,
-    fields: ReplayFields = FIELDS,
-) -> ReplayLog:
-    region = memory(ReplayLog.nbytes(fields, capacity, envs, reserve))
-    return ReplayLog.create(region, fields, capacity, envs, reserve)
 
 
 class Writer:
@@ -61,24 +44,6 @@ def written(log: ReplayLog, steps: int) -> Writer:
     writer = Writer(log)
     writer.write(steps)
     return writer
-
-
-def streamed(
-    snapshot: LogSnapshot, max_bytes: int, between: Callable[[], object] = lambda: None
-) -> bytes:
-    stream = b""
-    while piece := snapshot.read(max_bytes):
-        stream += piece
-        between()
-    return stream
-
-
-def restored(log: ReplayLog, stream: bytes, max_bytes: int = 150) -> ReplayLog:
-    restore, taken = LogRestore(log, io.BytesIO(stream)), 0
-    while got := restore.read(max_bytes):
-        taken += got
-    assert taken == len(stream)
-    return log
 
 
 def rows_of(log: ReplayLog) -> list[bytes]:
@@ -144,7 +109,7 @@ def test_pieces_are_bounded_and_the_environments_take_turns(memory: Memory) -> N
 
 
 def new_snapshot_of_nothing(memory: Memory) -> bytes:
-    return streamed(LogSnapshot(new_log(memory, 10)), 1000)
+    return streamed(LogSnapshot(new_log(memory, 10, 1)), 1000)
 
 
 def test_reader_that_is_faster_than_the_writer_loses_nothing(memory: Memory) -> None:
@@ -201,7 +166,7 @@ def test_overwritten_rows_are_counted_and_the_rest_has_no_gap(memory: Memory) ->
     copy = restored(new_log(memory, 50, 2), stream)
     assert ids_of(copy) == [list(range(54, 80))] * 2
     assert copy.published() == (80, 80)
-    reader = ReplayReader([copy], steps=1, gamma=0.9, frames=4, seed=SEED)
+    reader = new_reader(copy, frames=4)
     assert reader.valid() == 2 * (79 - 54 - 3)
 
 
@@ -216,7 +181,7 @@ def test_cut_that_is_gone_leaves_an_empty_log_of_the_same_length(memory: Memory)
     assert copy.native.spans() == [(80, 80)] * 2
     writer.log = copy
     writer.write(3)
-    reader = ReplayReader([copy], steps=1, gamma=0.9, seed=SEED)
+    reader = new_reader(copy)
     assert reader.valid() == 4
 
 
@@ -228,7 +193,7 @@ def test_stacks_that_reach_into_a_gone_cut_are_not_drawn(memory: Memory) -> None
     log.native.restore(0, 500, b"")
     writer = Writer(ReplayLog.attach(region, FIELDS, 50, 1, continues=True))
     writer.write(6)
-    reader = ReplayReader([log], steps=1, gamma=0.9, frames=4, seed=SEED)
+    reader = new_reader(log, frames=4)
     arrays = reader.arrays(100)
     assert reader.draw(arrays)
     assert set(arrays.row.tolist()) == {503, 504}
@@ -240,7 +205,7 @@ def test_restored_rows_are_drawn_at_once(memory: Memory) -> None:
     log = new_log(memory, 12_500, 8)
     written(log, 20_000)
     copy = restored(new_log(memory, 12_500, 8), streamed(LogSnapshot(log), 2**20), 2**20)
-    readers = [ReplayReader([one], steps=3, gamma=0.9, seed=SEED) for one in (log, copy)]
+    readers = [new_reader(one, steps=3) for one in (log, copy)]
     assert [reader.live() for reader in readers] == [100_000] * 2
     arrays = [reader.arrays(256) for reader in readers]
     assert all(reader.draw(to) for reader, to in zip(readers, arrays, strict=True))
@@ -305,15 +270,6 @@ def test_native_reads_and_restores_are_checked(memory: Memory) -> None:
         log.native.read(1, 0, bytearray(STRIDE))
     with pytest.raises(IndexError, match="environment 1 asked of 1"):
         log.native.restore(1, 0, b"")
-
-
-def test_checksum_of_a_restored_log_is_that_of_the_saved_one(memory: Memory) -> None:
-    """CKPT-09: what a second save writes is what the first one wrote, byte for byte."""
-    log = new_log(memory, 500, 3)
-    written(log, 900)
-    first = streamed(LogSnapshot(log), 4096)
-    second = streamed(LogSnapshot(restored(new_log(memory, 500, 3), first)), 4096)
-    assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
 
 
 def sparse(nbytes: int) -> memoryview:

@@ -51,15 +51,6 @@ def test_rows_and_words_are_seen_by_who_attaches() -> None:
     assert len(theirs) == 3
 
 
-def test_fields_do_not_overlap() -> None:
-    box = Mailbox.create(memory(), Said, FIELDS, ROWS)
-    for name in box:
-        box[name][...] = np.zeros((), box[name].dtype)
-    box["flag"][...] = True
-    assert not box["obs"].any()
-    assert not box["record"]["a"].any()
-
-
 def test_mailbox_of_other_words_is_refused() -> None:
     region = memory()
     Mailbox.create(region, Said, FIELDS, ROWS)

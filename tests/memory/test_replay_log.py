@@ -1,22 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import ReplayLog, replay_fields
-
-Memory = Callable[[int], memoryview]
-
-FIELDS = replay_fields(SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64"))
-
-
-def new_log(memory: Memory, capacity: int, envs: int) -> ReplayLog:
-    region = memory(ReplayLog.nbytes(FIELDS, capacity, envs))
-    return ReplayLog.create(region, FIELDS, capacity, envs)
+from tests.memory.replay_model import FIELDS, Memory, new_log
 
 
 def test_bytes_per_transition_are_near_the_least_possible() -> None:
@@ -115,9 +105,7 @@ def test_appender_appends_what_its_arrays_hold_when_it_is_called(memory: Memory)
 
 
 def test_appender_converts_nothing(memory: Memory) -> None:
-    log = ReplayLog.create(
-        memory(ReplayLog.nbytes(FIELDS[:3], 10, 2)), FIELDS[:3], capacity=10, envs=2
-    )
+    log = new_log(memory, 10, 2)
     flags, ints = np.zeros((5, 2), bool), np.zeros((5, 2), np.int64)
     obs = np.zeros((5, 2, 2))
     given = [obs, ints, np.zeros((5, 2), np.float32), flags, flags, obs]

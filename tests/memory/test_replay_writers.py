@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
-from fast_core.memory import (
-    LogRestore,
-    LogSnapshot,
-    PriorityTree,
-    ReplayArrays,
-    ReplayLog,
-    ReplayReader,
-)
+from fast_core.memory import LogSnapshot, PriorityTree, ReplayArrays, ReplayLog, ReplayReader
 from tests.memory.replay_model import (
     FIELDS,
     Memory,
@@ -25,17 +17,24 @@ from tests.memory.replay_model import (
     new_reader,
     new_tree,
     one_step,
+    restored,
+    streamed,
 )
+
+
+def followed(memory: Memory, steps: int, *, continues: bool) -> tuple[ReplayLog, ReplayLog]:
+    """A log with ``steps`` rows, numbered from 0, and its writer's successor."""
+    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
+    log = ReplayLog.create(region, FIELDS, 100, 1)
+    for step in range(steps):
+        one_step(log, step)
+    return log, ReplayLog.attach(region, FIELDS, 100, 1, continues=continues)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_no_window_or_stack_spans_two_writers(memory: Memory, steps: int) -> None:
     """A writer that was replaced left an episode open; its successor begins anew."""
-    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
-    log = ReplayLog.create(region, FIELDS, 100, 1)
-    for step in range(10):
-        one_step(log, step)
-    successor = ReplayLog.attach(region, FIELDS, 100, 1)
+    log, successor = followed(memory, 10, continues=False)
     for step in range(1000, 1010):
         one_step(successor, step)
     reader = new_reader(log, steps=steps, frames=4)
@@ -55,11 +54,7 @@ def ending_step(log: ReplayLog, obs: float) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_windows_and_stacks_join_where_a_writer_continues(memory: Memory, steps: int) -> None:
     """An exact resume: as if one writer had written all of it."""
-    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
-    log = ReplayLog.create(region, FIELDS, 100, 1)
-    for step in range(10):
-        one_step(log, step)
-    successor = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
+    log, successor = followed(memory, 10, continues=True)
     for step in range(10, 20):
         one_step(successor, step)
     reader = new_reader(log, steps=steps, frames=4)
@@ -75,12 +70,9 @@ def test_windows_and_stacks_join_where_a_writer_continues(memory: Memory, steps:
 def test_writer_that_continues_marks_what_its_predecessor_would_have(
     memory: Memory, last: Callable[..., None]
 ) -> None:
-    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
-    log = ReplayLog.create(region, FIELDS, 100, 1)
-    one_step(log, -1)
+    log, successor = followed(memory, 1, continues=True)
     last(log, 0)
     rows = log.published()[0]
-    successor = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
     for step in range(1, 5):
         one_step(successor, step)
     reader = new_reader(log, frames=3)
@@ -95,9 +87,7 @@ def test_stacks_that_reach_before_a_log_that_was_not_restored_are_not_drawn(
     memory: Memory,
 ) -> None:
     """Its writer continues in the middle of an episode whose first rows nobody has."""
-    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
-    ReplayLog.create(region, FIELDS, 100, 1)
-    log = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
+    _, log = followed(memory, 0, continues=True)
     for step in range(1, 6):
         one_step(log, step)
     reader = new_reader(log, frames=3)
@@ -106,26 +96,12 @@ def test_stacks_that_reach_before_a_log_that_was_not_restored_are_not_drawn(
     assert set(arrays.row.tolist()) == {2, 3}
 
 
-def copied(log: ReplayLog, to: ReplayLog) -> ReplayLog:
-    """``to``, with the rows of ``log`` as a checkpoint brings them."""
-    snapshot, stream = LogSnapshot(log), io.BytesIO()
-    while piece := snapshot.read(200):
-        stream.write(piece)
-    stream.seek(0)
-    restore = LogRestore(to, stream)
-    while restore.read(100):
-        pass
-    return to
-
-
 def test_writer_continues_behind_rows_restored_after_it_attached(memory: Memory) -> None:
     log = new_log(memory, 100, 1)
     for step in range(10):
         one_step(log, step)
-    region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
-    copy = ReplayLog.create(region, FIELDS, 100, 1)
-    writer = ReplayLog.attach(region, FIELDS, 100, 1, continues=True)
-    copied(log, copy)
+    copy, writer = followed(memory, 0, continues=True)
+    restored(copy, streamed(LogSnapshot(log), 200))
     for step in range(10, 15):
         one_step(writer, step)
     assert new_reader(copy, steps=2).valid() == 13
@@ -178,7 +154,7 @@ def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int)
     reader = new_reader(shard.log, steps=2, frames=3)
     tree, arrays = new_tree(reader), reader.arrays(32)
     reader.draw(arrays, tree)
-    copy = copied(shard.log, new_log(memory, 30, 2, reserve=0))
+    copy = restored(new_log(memory, 30, 2, reserve=0), streamed(LogSnapshot(shard.log), 200))
     again = new_reader(copy, steps=2, frames=3)
     again_tree, again_arrays = new_tree(again), again.arrays(32)
     again_tree.load(tree.state())
@@ -196,7 +172,7 @@ def test_log_restored_in_part_has_no_rows_before_it(memory: Memory) -> None:
     log = new_log(memory, 30, 1)
     for step in range(50):
         one_step(log, step)
-    copy = copied(log, new_log(memory, 10, 1, reserve=0))
+    copy = restored(new_log(memory, 10, 1, reserve=0), streamed(LogSnapshot(log), 200))
     reader = new_reader(copy, frames=4)
     tree, arrays = new_tree(reader), reader.arrays(500)
     assert reader.draw(arrays, tree) and reader.draw(arrays)

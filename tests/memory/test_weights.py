@@ -69,17 +69,6 @@ def test_payload_of_another_size_is_refused(memory: Memory) -> None:
     assert writer.version() == -1
 
 
-def test_a_restarted_writer_goes_on_where_the_last_one_published(memory: Memory) -> None:
-    region = memory(WeightBoard.nbytes(NBYTES))
-    WeightBoard.create(region, NBYTES).publish(5, payload(5))
-    reader, successor = WeightBoard.attach(region, NBYTES), WeightBoard.attach(region, NBYTES)
-    target = payload(0)
-    assert reader.read_into(target) == 5
-    successor.publish(6, payload(6))
-    assert reader.read_into(target, newer_than=5) == 6
-    assert target.tolist() == payload(6).tolist()
-
-
 def test_published_weights_share_no_storage_with_the_payload(memory: Memory) -> None:
     """WGT-02: what was published stays, whatever the online parameters do afterwards."""
     writer, reader = new_board(memory)
