@@ -36,11 +36,6 @@ class Writer(Notes):
     finishes_inbox = True
 
 
-@pytest.fixture
-def stage(tmp_path: Path):
-    return Stage(tmp_path)
-
-
 def send(stage: Stage, *commands: Command) -> None:
     for command in commands:
         stage.hub.send("metrics-0", command)

@@ -10,8 +10,8 @@ import pytest
 
 from fast_core.algorithm import ShardRollout
 from fast_core.config import ExtraNodeConfig, NodesConfig
-from fast_core.errors import CheckpointError, FastLoopError, SegmentError, TransportError
-from fast_core.messages import Command, Envelope, RolloutRef, Transform, UserMessage
+from fast_core.errors import CheckpointError, FastLoopError, TransportError
+from fast_core.messages import Command, Envelope, UserMessage
 from fast_core.messages.wire import decode_command, encode
 from fast_core.nodes.rollout_stage import RolloutStage
 from tests.nodes.stage import Stage, drain, make_config
@@ -54,35 +54,13 @@ class Adder(RolloutStage):
         self.added = float(str(state["added"]))
 
 
-REF = RolloutRef(shard=1, incarnation=1, slot=0, rollout_id=1)
-
-
 def make_stage(folder: Path, checkpoint: Path | None = None) -> Stage:
     extra = ExtraNodeConfig(node=f"{__name__}:Adder", settings={"first": 2.0})
     return Stage(folder, make_config(nodes=NodesConfig(extra=(extra,))), checkpoint=checkpoint)
 
 
 def make_node(stage: Stage) -> Adder:
-    node = Adder(stage.context("adder"))
-    node.setup()
-    return node
-
-
-def commit(stage: Stage, rollout_id: int = 1) -> np.ndarray:
-    slot = stage.memory.rollouts(1).slot(0)
-    slot.open(rollout_id)
-    slot["reward"][...] = 1.0
-    slot.commit(rollout_id, 1)
-    return slot["reward"]
-
-
-def test_slot_that_holds_another_rollout_is_a_fault(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    node = make_node(stage)
-    commit(stage, rollout_id=2)
-    stage.hub.send("adder", Transform(0, REF))
-    with pytest.raises(SegmentError, match=r"told to take rollout 1 of.* shard 1.*rollout 2 of"):
-        drain(node)
+    return stage.start(Adder, "adder")
 
 
 def test_checkpoint_of_a_run_without_the_node_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,64 +11,34 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.errors import SegmentError
-from fast_core.messages import Evaluate, Evaluated, Record, Stop
+from fast_core.messages import Evaluate, Record, Stop
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.metrics import MetricsNode
 from fast_core.nodes.node import NodeState
-from fast_core.policy.file import PolicyFile, best_policy_path, read_origin, read_policy
-from tests.nodes.stage import Stage, drain
-
-
-def snapshot(stage: Stage, version: int, value: float = 0.0) -> None:
-    flat = stage.memory.parameters.empty()
-    flat.fill(value)
-    stage.memory.evaluation().write(version, 10 * version, flat)
+from fast_core.policy.file import best_policy_path, read_origin
+from tests.nodes.stage import Stage
 
 
 @pytest.fixture
-def node(stage: Stage) -> Iterator[EvaluatorNode]:
-    made = EvaluatorNode(stage.context("evaluator-0"))
-    made.setup()
-    yield made
-    made.close()
-
-
-def evaluate(stage: Stage, node: EvaluatorNode, version: int, episodes: int = 3) -> Evaluated:
-    stage.hub.send("evaluator-0", Evaluate(version, version, 10 * version, episodes))
-    drain(node)
-    (event,) = stage.events()
-    assert isinstance(event, Evaluated)
-    return event
+def node(stage: Stage) -> EvaluatorNode:
+    return stage.start(EvaluatorNode, "evaluator-0")
 
 
 def test_exactly_the_episodes_asked_for_are_played(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1)
-    event = evaluate(stage, node, 1)
+    stage.snapshot(1)
+    event = stage.evaluate(node, 1)
     assert (event.version, event.env_steps) == (1, 10)
     assert len(event.returns) == 3
     assert event.returns == tuple(map(float, event.lengths))
     assert max(event.lengths) <= 12, "always the same action: CartPole falls within 12 steps"
-    snapshot(stage, 2)
-    assert len(evaluate(stage, node, 2, episodes=5).returns) == 5
-
-
-def test_same_policy_gets_the_same_returns(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1)
-    first = evaluate(stage, node, 1)
-    snapshot(stage, 2)
-    assert evaluate(stage, node, 2).returns == first.returns
-
-
-def test_slot_is_free_again_after_the_report(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1)
-    evaluate(stage, node, 1)
-    assert stage.memory.evaluation().held() is None
+    stage.snapshot(2)
+    assert len(stage.evaluate(node, 2, episodes=5).returns) == 5
 
 
 def test_other_version_than_the_one_asked_for_is_a_fault(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1)
+    stage.snapshot(1)
     with pytest.raises(SegmentError, match="told to evaluate version 7, the slot holds 1"):
-        evaluate(stage, node, 7)
+        stage.evaluate(node, 7)
 
 
 def test_slow_disk_under_the_best_policy_is_blamed_on_no_environment(
@@ -82,28 +51,28 @@ def test_slow_disk_under_the_best_policy_is_blamed_on_no_environment(
         flush(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
-    snapshot(stage, 1)
-    evaluate(stage, node, 1)
+    stage.snapshot(1)
+    stage.evaluate(node, 1)
     assert states == {NodeState.WRITING}
 
 
 def test_successor_plays_again_what_the_dead_one_played(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1, value=0.25)
-    first = evaluate(stage, node, 1)  # let it have died after the release, before it told
-    assert evaluate(stage, node, 1) == first
-    snapshot(stage, 2)
-    assert evaluate(stage, node, 2).version == 2
+    stage.snapshot(1, value=0.25)
+    first = stage.evaluate(node, 1)  # let it have died after the release, before it told
+    assert stage.evaluate(node, 1) == first
+    stage.snapshot(2)
+    assert stage.evaluate(node, 2).version == 2
 
 
 def test_slot_that_was_never_filled_can_not_be_held_again(
     stage: Stage, node: EvaluatorNode
 ) -> None:
     with pytest.raises(SegmentError, match="holds no snapshot"):
-        evaluate(stage, node, 1)
+        stage.evaluate(node, 1)
 
 
 def test_stop_ends_an_evaluation_without_a_report(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1)
+    stage.snapshot(1)
     stage.hub.send("evaluator-0", Evaluate(1, 1, 10, 3))
     stage.hub.send("evaluator-0", Stop("interrupted"))
     for _ in range(5):
@@ -111,26 +80,14 @@ def test_stop_ends_an_evaluation_without_a_report(stage: Stage, node: EvaluatorN
     assert stage.events() == []
 
 
-def test_evaluated_policy_is_kept_as_the_best(stage: Stage, node: EvaluatorNode) -> None:
-    snapshot(stage, 1, value=0.25)
-    event = evaluate(stage, node, 1)
-    best = read_policy(best_policy_path(stage.plan.run_directory))
-    assert isinstance(best, PolicyFile)
-    assert (best.origin.version, best.origin.env_steps) == (1, 10)
-    assert best.origin.mean_return == pytest.approx(np.mean(event.returns))
-    assert all((array == 0.25).all() for array in best.arrays())
-
-
 def test_evaluation_with_an_unknown_outcome_is_never_the_best(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where a reward is negative, an episode that breaks looks better than one that ends."""
     monkeypatch.setattr(CartPoleEnv, "step", breaks_at_once)
-    node = EvaluatorNode(stage.context("evaluator-0"))
-    node.setup()
-    snapshot(stage, 1)
-    event = evaluate(stage, node, 1)
-    node.close()
+    node = stage.start(EvaluatorNode, "evaluator-0")
+    stage.snapshot(1)
+    event = stage.evaluate(node, 1)
     assert "3 of 3 evaluation episodes met NaN or infinity" in caplog.text
     assert event.score is None and np.isnan(event.returns).all()
     assert not best_policy_path(stage.plan.run_directory).exists()
@@ -146,8 +103,8 @@ def test_best_policy_that_finds_no_room_is_written_later(
     path = best_policy_path(stage.plan.run_directory)
     aside = path.parent.rename(path.parent.with_name("aside"))
     for version in (1, 2):
-        snapshot(stage, version)
-        evaluate(stage, node, version)
+        stage.snapshot(version)
+        stage.evaluate(node, version)
     assert caplog.text.count("can't write the best policy") == 1
     aside.rename(path.parent)
     node.close()

@@ -18,7 +18,7 @@ from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.act.filming import GIF_WIDTH
 from tests.envs.driver import toy
 from tests.envs.toy import Lone
-from tests.nodes.stage import Stage, drain, make_config
+from tests.nodes.stage import Stage, make_config
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 HERE = "tests.nodes.act.test_filming"
@@ -41,24 +41,17 @@ PAINTED = EnvironmentConfig(id=f"{HERE}:Painted")
 
 def filming(folder: Path, evaluation: EvaluationConfig) -> tuple[Stage, EvaluatorNode]:
     stage = Stage(folder, make_config(environment=PAINTED, evaluation=evaluation))
-    node = EvaluatorNode(stage.context("evaluator-0"))
-    node.setup()
-    return stage, node
+    return stage, stage.start(EvaluatorNode, "evaluator-0")
 
 
 def evaluated(stage: Stage, node: EvaluatorNode, version: int) -> Evaluated:
-    stage.memory.evaluation().write(version, 10 * version, stage.memory.parameters.empty())
-    stage.hub.send("evaluator-0", Evaluate(version, version, 10 * version, 3))
-    drain(node)
-    (event,) = stage.events()
-    assert isinstance(event, Evaluated)
-    return event
+    stage.snapshot(version)
+    return stage.evaluate(node, version)
 
 
 def test_every_second_evaluation_is_filmed_and_the_newest_films_are_kept(tmp_path: Path) -> None:
     stage, node = filming(tmp_path, EVALUATION)
     events = [evaluated(stage, node, version) for version in range(1, 8)]
-    node.close()
     films = [event.video for event in events]
     assert films == ["" if n % 2 else f"videos/evaluation-{10 * n:012d}.mp4" for n in range(1, 8)]
     left = {path.name for path in (tmp_path / "videos").iterdir()}
@@ -74,7 +67,6 @@ def test_results_are_those_without_films(tmp_path: Path) -> None:
         folder = tmp_path / str(every)
         stage, node = filming(folder, replace(EVALUATION, video_every=every))
         results.append([evaluated(stage, node, version).played for version in (1, 2)])
-        node.close()
     assert results[0] == results[1]
 
 
@@ -85,10 +77,8 @@ def test_no_gif_is_made_where_there_is_no_tensorboard(tmp_path: Path) -> None:
         metrics=MetricsConfig(tensorboard=False),
     )
     stage = Stage(tmp_path, config)
-    node = EvaluatorNode(stage.context("evaluator-0"))
-    node.setup()
+    node = stage.start(EvaluatorNode, "evaluator-0")
     evaluated(stage, node, 1)
-    node.close()
     assert [path.suffix for path in (tmp_path / "videos").iterdir()] == [".mp4"]
 
 
@@ -103,7 +93,6 @@ def test_drawing_that_fails_costs_the_film_alone_and_is_told_once(
         patch.setattr(Instance, "render", lambda _: "no picture")
         events = [evaluated(stage, node, version) for version in (2, 3)]
     after = evaluated(stage, node, 4)
-    node.close()
     assert [event.video for event in events] == ["", ""]
     assert all(event.played == before.played for event in (*events, after))
     assert after.video
@@ -116,7 +105,7 @@ def test_drawing_that_fails_costs_the_film_alone_and_is_told_once(
 
 def test_run_that_ends_meanwhile_leaves_no_half_film(tmp_path: Path) -> None:
     stage, node = filming(tmp_path, replace(EVALUATION, video_every=1))
-    stage.memory.evaluation().write(1, 10, stage.memory.parameters.empty())
+    stage.snapshot(1)
     node.handle(Evaluate(1, 1, 10, 3))
     assert node._filming.step()
     node.close()
@@ -130,8 +119,7 @@ def test_environment_that_can_be_there_once_is_filmed_too(tmp_path: Path) -> Non
     spec = probe(config.environment, 0)
     assert spec.one_per_process
     stage = Stage(tmp_path, config, environment=spec)
-    node = EvaluatorNode(stage.context("evaluator-0"))
-    node.setup()
+    node = stage.start(EvaluatorNode, "evaluator-0")
     events = [evaluated(stage, node, version) for version in (1, 2, 3, 4)]
     node.close()
     assert [bool(event.video) for event in events] == [False, True, False, True]

@@ -23,14 +23,13 @@ from fast_core.config import (
 )
 from fast_core.errors import FastLoopError
 from fast_core.memory import StatsColumn
-from fast_core.messages import Assign, Collect, Event, Leave, Left, RolloutReady, Save, Serve, Stop
+from fast_core.messages import Collect, Leave, Left, RolloutReady, Save, Serve, Stop
 from fast_core.nodes.act.policy import Inquirer, PolicyNode
 from fast_core.nodes.collect.asking import GroupRollout, Line
 from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.node import NodeState
 from fast_core.policy.checked import CheckedPolicy
 from fast_core.run.mail import Reply
-from tests.closing import until_the_end
 from tests.nodes.counting import COSTLY, CountingConfig, CountingPolicy
 from tests.nodes.stage import CARTPOLE, Stage, make_config, order, stacked
 
@@ -73,21 +72,14 @@ class Pair:
         checkpoint: Path | None = None,
     ) -> None:
         self.stage = Stage(folder, given, environment=environment, checkpoint=checkpoint)
-        self.publish(0)
-        self.env = until_the_end(EnvNode(self.stage.context("env-0")))
-        self.env.setup()
+        self.stage.publish()
+        self.env = self.stage.start(EnvNode, "env-0")
         self.policies = [
             PolicyNode(self.stage.context(name, rank))
             for rank, name in enumerate(self.stage.plan.names.policy)
         ]
-        for shard in range(SHARDS):
-            self.stage.hub.send("env-0", Assign(shard, 1))
+        self.stage.assign()
         self.env.step()
-
-    def publish(self, version: int, weight: float = 0.0) -> None:
-        flat = self.stage.memory.parameters.empty()
-        flat.fill(weight)
-        self.stage.memory.weights().publish(version, flat.data)
 
     def order(
         self,
@@ -110,7 +102,7 @@ class Pair:
         for _ in range(1000):
             worked = [node.step() for node in (self.env, *self.policies)]
             if not any(worked):
-                return [event for event in self.stage.events() if isinstance(event, RolloutReady)]
+                return self.stage.sent(RolloutReady)
         raise AssertionError("always something to do")
 
     def collect(self, number: int = 1) -> Columns:
@@ -128,12 +120,12 @@ class Pair:
             found[shard] = {name: column.copy() for name, column in slot.items()}
         return found
 
-    def left(self) -> list[Event]:
+    def left(self) -> list[Left]:
         """Let all nodes work, and return which shards were left meanwhile."""
         for _ in range(3):
             for node in (self.env, *self.policies):
                 node.step()
-        return [event for event in self.stage.events() if isinstance(event, Left)]
+        return self.stage.sent(Left)
 
     def words(self, name: str) -> memoryview:
         return self.stage.memory.stats(name).words
@@ -351,7 +343,7 @@ def test_rows_bear_the_version_that_acted(make: Make) -> None:
     for _ in range(4):
         pair.env.step()
         pair.policies[0].step()
-    pair.publish(5, 0.25)
+    pair.stage.publish(5, 0.25)
     ready = pair.run()
     assert [event.version for event in ready] == [0, 0], "the oldest that acted"
     slot = pair.stage.memory.rollouts(0).slot(0)
@@ -402,8 +394,7 @@ def test_late_reply_to_an_earlier_incarnation_never_reaches_a_row(make: Make) ->
 def test_late_reply_after_the_new_request_is_ignored_too(make: Make) -> None:
     pair = make()
     shard = pair.env._shards[0]
-    old = Line(pair.env.context, shard, shard.groups[0])
-    inquirer = lines(pair)[0, 0]
+    old, inquirer = Line(pair.env.context, shard, shard.groups[0]), lines(pair)[0, 0]
     asked(pair, old, 1.0)
     inquirer.take()
     shard.incarnation = 2
@@ -417,22 +408,15 @@ def test_late_reply_after_the_new_request_is_ignored_too(make: Make) -> None:
     assert inquirer.asks(), "the new request is still open"
 
 
-def test_reply_to_another_request_is_late_though_its_incarnation_fits(make: Make) -> None:
+@pytest.mark.parametrize(("further", "incarnation"), [(1, 1), (0, 9)])
+def test_reply_is_late_if_its_number_or_its_incarnation_does_not_fit(
+    make: Make, further: int, incarnation: int
+) -> None:
     pair = make()
     shard = pair.env._shards[0]
     line = Line(pair.env.context, shard, shard.groups[0])
     asked(pair, line, 1.0)
-    line.reply.publish(line.number + 1, Reply(shard.incarnation, 0))
-    assert not line.answered()
-    assert pair.words("env-0")[StatsColumn.LATE_REPLIES] == 1
-
-
-def test_reply_of_another_incarnation_is_late_though_its_number_fits(make: Make) -> None:
-    pair = make()
-    shard = pair.env._shards[0]
-    line = Line(pair.env.context, shard, shard.groups[0])
-    asked(pair, line, 1.0)
-    line.reply.publish(line.number, Reply(9, 0))
+    line.reply.publish(line.number + further, Reply(incarnation, 0))
     assert not line.answered()
     assert pair.words("env-0")[StatsColumn.LATE_REPLIES] == 1
 

@@ -15,35 +15,26 @@ from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.shard import shard_file
 from fast_core.nodes.node import NodeState
 from fast_core.run import parts
-from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config, order
 from tests.process.two_learners import two
 
 
-def publish(stage: Stage, version: int = 0, value: float = 0.0) -> None:
-    flat = stage.memory.parameters.empty()
-    flat.fill(value)
-    stage.memory.weights().publish(version, flat)
-
-
 @pytest.fixture
 def node(stage: Stage) -> EnvNode:
-    publish(stage)
-    made = until_the_end(EnvNode(stage.context("env-0")))
-    made.setup()
-    for shard in (0, 1):
-        stage.hub.send("env-0", Assign(shard, 1))
+    stage.publish()
+    made = stage.start(EnvNode, "env-0")
+    stage.assign()
     return made
 
 
 def collect(stage: Stage, node: EnvNode, *orders: object) -> list[RolloutReady]:
     stage.hub.send("env-0", Collect(orders))  # type: ignore[arg-type]
     drain(node)
-    return [event for event in stage.events() if isinstance(event, RolloutReady)]
+    return stage.sent(RolloutReady)
 
 
 def test_environment_is_tried_out_within_the_limit_of_each_call(stage: Stage) -> None:
-    publish(stage)
+    stage.publish()
     states, node = [], EnvNode(stage.context("env-0"))
     enter = node.enter
 
@@ -86,7 +77,7 @@ def test_behaviour_log_prob_belongs_to_the_policy_that_acted(stage: Stage, node:
 
 
 def test_newest_weights_act(stage: Stage, node: EnvNode) -> None:
-    publish(stage, 5)
+    stage.publish(5)
     (ready,) = collect(stage, node, order(0, version=5))
     assert ready.version == 5
     assert (stage.memory.rollouts(0).slot(0)["policy_version"] == 5).all()
@@ -145,9 +136,8 @@ def test_env_steps_are_counted(stage: Stage, node: EnvNode) -> None:
 
 def test_shard_not_built_in_setup_is_built_when_assigned(tmp_path: Path) -> None:
     stage = Stage(tmp_path, make_config(nodes=NodesConfig(env=EnvNodesConfig(count=2))))
-    publish(stage)
-    node = until_the_end(EnvNode(stage.context("env-0")))
-    node.setup()
+    stage.publish()
+    node = stage.start(EnvNode, "env-0")
     stage.hub.send("env-0", Assign(1, 3))
     (ready,) = collect(stage, node, order(1, incarnation=3))
     assert (ready.shard, ready.incarnation) == (1, 3)
@@ -158,24 +148,19 @@ def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
     folder.mkdir()
     config = make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))
     stage = Stage(tmp_path, config)
-    publish(stage)
-    node = until_the_end(EnvNode(stage.context("env-0")))
-    node.setup()
+    stage.publish()
+    node = stage.start(EnvNode, "env-0")
     collect(stage, node, order(0), order(1))
     stage.hub.send("env-0", Save(1, str(folder)))
     drain(node)
-    (saved,) = [event for event in stage.events() if isinstance(event, Saved)]
+    (saved,) = stage.sent(Saved)
     assert set(saved.files) == {shard_file(folder, shard).name for shard in (0, 1)}
     collect(stage, node, order(0, 2), order(1, 2))
 
-    other_home = tmp_path / "other"
-    other_home.mkdir()
-    other = Stage(other_home, config, checkpoint=folder)
-    publish(other)
-    resumed = until_the_end(EnvNode(other.context("env-0")))
-    resumed.setup()
-    for shard in (0, 1):
-        other.hub.send("env-0", Assign(shard, 1))
+    other = Stage(tmp_path / "other", config, checkpoint=folder)
+    other.publish()
+    resumed = other.start(EnvNode, "env-0")
+    other.assign()
     collect(other, resumed, order(0, 2), order(1, 2))
     for shard in (0, 1):
         ours = stage.memory.rollouts(shard).slot(0)
@@ -184,15 +169,11 @@ def test_shard_restored_from_its_file_goes_on_exactly(tmp_path: Path) -> None:
             assert np.array_equal(ours[field], theirs[field]), (shard, field)
 
 
-def test_missing_shard_file_is_named(stage: Stage, tmp_path: Path) -> None:
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    home = tmp_path / "home"
-    home.mkdir()
-    other = Stage(home, checkpoint=folder)
-    node = until_the_end(EnvNode(other.context("env-0")))
+def test_missing_shard_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    other = Stage(tmp_path / "home", checkpoint=tmp_path / "empty")
     with pytest.raises(CheckpointError, match="can't read the state of shard 0"):
-        node.setup()
+        other.start(EnvNode, "env-0")
 
 
 def test_shards_use_streams_of_their_own(stage: Stage, node: EnvNode) -> None:
@@ -210,10 +191,8 @@ def test_each_shard_is_acted_in_by_the_policy_of_its_learner_which_a_failure_nam
     for version, key in enumerate(("", "b")):
         memory = stage.memory.of(stage.plan.of(key))
         memory.weights().publish(version, memory.parameters.empty())
-    node = until_the_end(EnvNode(stage.context("env-0")))
-    node.setup()
-    for shard in (0, 1):
-        stage.hub.send("env-0", Assign(shard, 1))
+    node = stage.start(EnvNode, "env-0")
+    stage.assign()
     ready = collect(stage, node, order(0), order(1))
     assert [(event.shard, event.version) for event in ready] == [(0, 0), (1, 1)]
 
@@ -224,4 +203,3 @@ def test_each_shard_is_acted_in_by_the_policy_of_its_learner_which_a_failure_nam
     with pytest.raises(EnvironmentFailed) as failed:
         collect(stage, node, order(1, 2))
     assert failed.value.context == {"shard": "0", "learner": "b"}
-    node.close()

@@ -248,8 +248,7 @@ def test_critics_of_replay_learners_are_shown_between_steps(
 ) -> None:
     sac = SACConfig(hidden_sizes=(4,), batch_size=8, random_warmup=False)
     stage = staged(tmp_path, replay_config(algorithm=sac, dashboard=SHOWN), PENDULUM)
-    node = ReplayOptimizerNode(stage.context("optimizer-0"))
-    node.setup()
+    node = stage.start(ReplayOptimizerNode, "optimizer-0")
     learning = Learning(stage, node, FilledSlots(stage.plan, stage.memory, 0))
     viewer = Looking(stage)
     viewer.look()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from fast_core.config import DashboardConfig, EnvironmentConfig
 from fast_core.memory import Trace
-from fast_core.messages import Assign, Collect, Evaluate
+from fast_core.messages import Collect, Evaluate
 from fast_core.monitor.screens.pace import Pace
 from fast_core.nodes.act.evaluator import EvaluatorNode
 from fast_core.nodes.collect.env import EnvNode
@@ -24,6 +24,7 @@ from fast_core.nodes.show import camera as camera_module
 from fast_core.run.frame import Frame
 from fast_core.run.structures import frame_layout
 from fast_core.run.watching import STALE_NS, Watching, watching_words
+from tests.closing import until_the_end
 from tests.nodes.stage import Stage, drain, make_config, order, stacked
 
 TILES, EVALUATED = 3, 3  # environments 0 and 1 of shard 0, 0 of shard 1; and the evaluator's
@@ -47,25 +48,21 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(camera_module, "_OFTEN_NS", 0)
     dashboard = DashboardConfig(enabled=True, tiles=TILES, cpu_share=1.0)
     made = Stage(tmp_path, make_config(dashboard=dashboard))
-    made.memory.weights().publish(0, made.memory.parameters.empty())
+    made.publish()
     return made
 
 
 @pytest.fixture
-def start(stage: Stage) -> Iterator[Callable[[], EnvNode]]:
-    context, nodes = stage.context("env-0"), []
+def start(stage: Stage) -> Callable[[], EnvNode]:
+    context = stage.context("env-0")
 
     def make() -> EnvNode:
-        made = EnvNode(replace(context, memory=stage.memory))
+        made = until_the_end(EnvNode(replace(context, memory=stage.memory)))
         made.setup()
-        for shard in (0, 1):
-            stage.hub.send("env-0", Assign(shard, 1))
-        nodes.append(made)
+        stage.assign()
         return made
 
-    yield make
-    for node in nodes:
-        node.close()
+    return make
 
 
 def want(stage: Stage, *tiles: int, ago_ns: int = 0, draws: bool = False) -> None:
@@ -128,7 +125,7 @@ def listen(policy: object, monkeypatch: pytest.MonkeyPatch) -> Given:
 @pytest.fixture(params=["remembers", "sees stacked frames"])
 def minded(
     request: pytest.FixtureRequest, tmp_path: Path, stage: Stage
-) -> Iterator[tuple[Stage, EnvNode, EvaluatorNode]]:
+) -> tuple[Stage, EnvNode, EvaluatorNode]:
     """Nodes of a run whose policy remembers, or sees stacked frames."""
     dashboard = DashboardConfig(enabled=True, tiles=TILES)
     if request.param == "remembers":
@@ -144,13 +141,8 @@ def minded(
     flat[...] = np.random.default_rng(0).normal(size=flat.shape)
     made.memory.weights().publish(0, flat)
     made.memory.evaluation().write(3, 0, flat)
-    env, evaluator = EnvNode(made.context("env-0")), EvaluatorNode(made.context("evaluator-0"))
-    env.setup()
-    evaluator.setup()
-    yield made, env, evaluator
-    env.close()
-    evaluator.close()
-    made.close()
+    env = made.start(EnvNode, "env-0")
+    return made, env, made.start(EvaluatorNode, "evaluator-0")
 
 
 def test_frame_has_all_that_the_policy_saw_and_remembered(
@@ -220,13 +212,9 @@ def test_run_without_page_steps_its_environments_itself(
         return steps[-1][0]
 
     monkeypatch.setattr(EnvGroup, "stepping", note)
-    plain.memory.weights().publish(0, plain.memory.parameters.empty())
-    node = EnvNode(plain.context("env-0"))
-    node.setup()
-    collect(plain, node)
+    plain.publish()
+    collect(plain, plain.start(EnvNode, "env-0"))
     assert [taken == [own] * STEPS for taken, own in steps] == [True]
-    node.close()
-    plain.close()
 
 
 def test_viewer_that_draws_is_given_the_pose_unless_another_does_not(
@@ -252,14 +240,12 @@ def test_pose_of_what_has_changing_attributes_is_not_given(tmp_path: Path) -> No
     environment = EnvironmentConfig(id="CartPole-v1", attributes={"length": 0.7})
     config = make_config(dashboard=DashboardConfig(enabled=True), environment=environment)
     stage = Stage(tmp_path, config)
-    stage.memory.weights().publish(0, stage.memory.parameters.empty())
-    node = EnvNode(stage.context("env-0"))
-    node.setup()
+    stage.publish()
+    node = stage.start(EnvNode, "env-0")
     want(stage, 0, draws=True)
     collect(stage, node)
     frame = newest(stage, 0)[1]
     assert frame.picture is not None and frame.pose is None
-    node.close()
 
 
 def test_successor_numbers_its_frames_on(stage: Stage, start: Callable[[], EnvNode]) -> None:
@@ -300,7 +286,7 @@ def test_what_draws_for_itself_is_drawn_where_it_is_stepped(
     environment = EnvironmentConfig(id="CartPole-v1", kwargs={"render_mode": "rgb_array"})
     dashboard = DashboardConfig(enabled=True)
     stage = Stage(tmp_path, make_config(dashboard=dashboard, environment=environment))
-    stage.memory.weights().publish(0, stage.memory.parameters.empty())
+    stage.publish()
     threads: set[int] = set()
     render = CartPoleEnv.render
 
@@ -309,13 +295,11 @@ def test_what_draws_for_itself_is_drawn_where_it_is_stepped(
         return render(env)
 
     monkeypatch.setattr(CartPoleEnv, "render", note)
-    node = EnvNode(stage.context("env-0"))
-    node.setup()
+    node = stage.start(EnvNode, "env-0")
     want(stage, 0)
     collect(stage, node)
     assert threads == {threading.get_ident()}
     assert newest(stage, 0)[1].picture is not None
-    node.close()
 
 
 def test_text_that_is_rendered_is_shown_as_text(
@@ -368,24 +352,20 @@ def test_picture_comes_back_when_drawing_works_again(
 
 
 def test_evaluation_is_shown(stage: Stage) -> None:
-    node = EvaluatorNode(stage.context("evaluator-0"))
-    node.setup()
+    node = stage.start(EvaluatorNode, "evaluator-0")
     want(stage, EVALUATED)
     returns = []
     for version in (3, 4):
-        stage.memory.evaluation().write(version, 0, stage.memory.parameters.empty())
-        stage.hub.send("evaluator-0", Evaluate(version, version, 0, 3))
-        drain(node)
-        (event,) = stage.events()
-        returns.append(event.returns)  # type: ignore[union-attr]
+        stage.snapshot(version)
+        event = stage.evaluate(node, version)
+        returns.append(event.returns)
         number, frame = newest(stage, EVALUATED)
         # Episodes 0 and 2 are those of the first of two environments.
         assert (frame.shard, frame.env, frame.episode, frame.version) == (-1, 0, 2, version)
-        assert frame.total == frame.step == event.returns[2] - 1  # type: ignore[union-attr]
+        assert frame.total == frame.step == event.returns[2] - 1
         assert frame.picture is not None and number > 0
         want(stage, EVALUATED)
     assert returns[0] == returns[1]
-    node.close()
 
 
 def test_run_goes_on_whatever_taking_a_picture_raises(
