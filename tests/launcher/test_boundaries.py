@@ -146,13 +146,17 @@ def plan_of(stage: Stage, **nodes: type[Node]) -> RunPlan:
     return replace(stage.plan, parts=(OwnPart(brought=tuple(roles)),))
 
 
+def inline(stage: Stage, shell: RecordingShell, **nodes: type[Node]) -> InlineRun:
+    quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
+    limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
+    plan = plan_of(stage, **nodes)
+    return InlineRun(plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", [LeavesInSetup, LeavesInWork, LeavesInClose])
 def test_inline_run_reports_it(stage: Stage, kind: type[Node]) -> None:
     shell = RecordingShell()
-    quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
-    limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
-    plan = plan_of(stage, metrics=kind)
-    run = InlineRun(plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
+    run = inline(stage, shell, metrics=kind)
     run.start()
     if kind is LeavesInWork:
         run.run()
@@ -174,10 +178,7 @@ def test_inline_run_goes_on_without_an_optional_node_that_fails(
     shell = RecordingShell()
     shell.roster.optional = frozenset({"metrics-0"})
     monkeypatch.setattr(shell, "take", shell.taken.append)
-    quiet = SimpleNamespace(count=0, keep=lambda: None, check_forced=lambda: None)
-    limits = SimpleNamespace(begin=lambda *_: None, rest=lambda: None)
-    plan = plan_of(stage, metrics=kind, optimizer=WellBehaved)
-    run = InlineRun(plan, stage.memory, stage.hub, shell, quiet, lambda: 0.0, limits)  # type: ignore[arg-type]
+    run = inline(stage, shell, metrics=kind, optimizer=WellBehaved)
     run.start()
     assert run._nodes[-1].context.name == "optimizer-0", "those after it begin"
     shell.turns = 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,36 +15,20 @@ from fast_core.config import (
     RolloutConfig,
     SupervisionConfig,
 )
-from fast_core.errors import TransportError
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
 from fast_core.memory import StatsColumn
-from fast_core.messages import Command, Failed, NodeExited, Ready, Stop
+from fast_core.messages import Failed, NodeExited, Ready, Stop
 from fast_core.messages.launching import Respawn, ScaleRequested
-from fast_core.monitor.progress import PlainProgress
-from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.view import ProgressView
 from fast_core.nodes.node import NodeState
-from tests.closing import until_the_end
-from tests.nodes.stage import Stage, make_config
+from tests.launcher.test_shell import Desk
+from tests.nodes.stage import make_config
 
 
-class Hub:
-    """Notes what is sent; refuses what goes to the dead."""
-
-    def __init__(self) -> None:
-        self.dead: set[str] = set()
-        self.sent: list[tuple[str, Command]] = []
-
-    def send(self, node: str, command: Command) -> None:
-        if node in self.dead:
-            raise TransportError(f"node {node!r} is not connected")
-        self.sent.append((node, command))
-
-
-class Desk:
-    """A shell that survives one death, and a detector with a clock that the test gives."""
+class Surviving(Desk):
+    """A desk that survives one death."""
 
     def __init__(self, folder: Path, **changes: object) -> None:
         config = make_config(
@@ -56,26 +38,19 @@ class Desk:
             rollout=RolloutConfig(shards=5, envs_per_shard=2, steps=8),
             nodes=NodesConfig(env=EnvNodesConfig(count=3)),
         )
-        self.stage, self.hub, self.log = Stage(folder, config), Hub(), io.StringIO()
-        run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
-        stats, progress = self.stage.memory.all_stats(), PlainProgress(self.log)
-        plan = self.stage.plan
-        shell = Shell(plan, run, self.hub, stats, progress, None, "name: toy\n")  # type: ignore[arg-type]
-        self.shell = until_the_end(shell)
-        for node in plan.names.all:
-            if node not in self.shell.roster.optional:
-                self.shell.take(Ready(node, 1))
+        super().__init__(folder, config)
+        self.make_ready()
 
     def kill(self, node: str) -> Failed:
         report = Failed(node, "stepping", f"{node} was killed by SIGKILL", "", {})
-        self.hub.dead.add(node)
+        self.hub.gone.add(node)
         self.shell.take(NodeExited(node, "was killed by SIGKILL", reaped=True, report=report))
         return report
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> Surviving:
+    return Surviving(tmp_path)
 
 
 def shown(shell: Shell) -> ProgressView:
@@ -83,7 +58,7 @@ def shown(shell: Shell) -> ProgressView:
     return Display(*known, None, None).view()  # type: ignore[arg-type]
 
 
-def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
+def test_screen_shows_who_executes_the_shards_now(desk: Surviving) -> None:
     def notes() -> list[str]:
         return [node.note for node in shown(desk.shell).nodes[:3]]
 
@@ -94,7 +69,9 @@ def test_screen_shows_who_executes_the_shards_now(desk: Desk) -> None:
     assert notes()[2] == "2 shards"
 
 
-def test_node_that_was_retired_is_not_missed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_was_retired_is_not_missed(
+    desk: Surviving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the first wake-up of the scheduler would end a run that has fewer nodes now."""
     shell = desk.shell
     monkeypatch.setattr(shell.scheduler, "next_wakeup_s", lambda: 1e-9)
@@ -104,7 +81,7 @@ def test_node_that_was_retired_is_not_missed(desk: Desk, monkeypatch: pytest.Mon
     assert shell.overdue() == []
 
 
-def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(desk: Desk) -> None:
+def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(desk: Surviving) -> None:
     desk.shell.take(ScaleRequested(1, "env", 4, relative=False))
     assert [command.node for command in desk.shell.roster.take_respawns()] == ["env-3"]
     desk.shell.take(Failed("env-3", "starting", "ValueError", "", {}))
@@ -113,38 +90,38 @@ def test_newcomer_that_fails_and_does_not_come_to_its_end_is_brought_to_it(desk:
     assert desk.shell.roster.take_retired() == []
 
 
-def test_survived_death_is_told_and_is_no_failure(desk: Desk) -> None:
+def test_survived_death_is_told_and_is_no_failure(desk: Surviving) -> None:
     desk.kill("env-1")
     assert desk.shell.end is None
     assert (desk.shell.roster.lost, desk.shell.failures.kept) == ({"env-1"}, [])
-    assert "env-1 is gone: was killed by SIGKILL; it is started anew" in desk.log.getvalue()
+    assert "env-1 is gone: was killed by SIGKILL; it is started anew" in desk.screen.getvalue()
     assert [command.node for command in desk.shell.roster.take_respawns()] == ["env-1"]
     assert desk.shell.roster.take_respawns() == []
     desk.shell.take(Ready("env-1", 2))
-    assert desk.shell.roster.lost == set() and "env-1 is back" in desk.log.getvalue()
+    assert desk.shell.roster.lost == set() and "env-1 is back" in desk.screen.getvalue()
 
 
 def test_refused_message_to_the_dead_does_not_end_its_successor(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Surviving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.hub.dead.add("env-1")
+    desk.hub.gone.add("env-1")
     desk.shell._send("env-1", Stop("finished"))
     desk.kill("env-1")
-    desk.hub.dead.clear()
+    desk.hub.gone.clear()
     desk.shell.take(Ready("env-1", 2))
     monkeypatch.setattr("fast_core.launcher.roster.time.monotonic", lambda: 1e12)
     assert desk.shell.roster.take_unreachable() == []
     assert desk.shell.end is None
 
 
-def test_message_that_the_dead_no_longer_took_is_no_failure_either(desk: Desk) -> None:
+def test_message_that_the_dead_no_longer_took_is_no_failure_either(desk: Surviving) -> None:
     desk.kill("env-1")
     desk.shell.take(NodeExited("env-1", "node 'env-1' is not connected"))
     assert desk.shell.end is None and desk.shell.failures.kept == []
-    assert desk.log.getvalue().count("started anew") == 1
+    assert desk.screen.getvalue().count("started anew") == 1
 
 
-def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Desk) -> None:
+def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Surviving) -> None:
     desk.kill("env-1")
     report = desk.kill("env-0")
     assert desk.shell.failures.kept == [report]
@@ -152,7 +129,7 @@ def test_death_that_is_not_survived_is_reported_with_what_is_known(desk: Desk) -
 
 
 def test_dead_node_is_not_taken_for_one_that_hangs(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Surviving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr("fast_core.launcher.failures.stall.time.monotonic", lambda: clock[0])
@@ -174,7 +151,7 @@ def test_dead_node_is_not_taken_for_one_that_hangs(
 def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = Desk(tmp_path, dashboard=DashboardConfig(enabled=True))
+    desk = Surviving(tmp_path, dashboard=DashboardConfig(enabled=True))
     shell, page = desk.shell, "dashboard"
     assert shell.roster.away == {page}
     assert shell.end is None and shell.scheduler.statistics().phase == "training"
@@ -188,5 +165,5 @@ def test_optional_node_is_away_and_back_and_the_run_needs_it_for_nothing(
     assert (shell.roster.away, shell.roster.lost) == ({page}, set())
     assert [each.node for each in shell.roster.take_respawns()] == [page]
     assert report.error in shell.run.crash.read_text()
-    assert "the run goes on without it" in desk.log.getvalue()
+    assert "the run goes on without it" in desk.screen.getvalue()
     assert shown(shell).nodes[-1].state == "away"

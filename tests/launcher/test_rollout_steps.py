@@ -29,7 +29,7 @@ from fast_core.config import file as config_file
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.checkpoints.store import check_identity
 from fast_core.launcher.prepare import identity, resolve
-from fast_core.launcher.process_mode import expected_roles, preloaded
+from fast_core.launcher.process_mode import expected_roles
 from fast_core.launcher.run import with_horizon_of, with_saved_steps
 from fast_core.launcher.sizing.trial import trial_plan
 from fast_core.launcher.topology import warm
@@ -187,14 +187,6 @@ def test_every_optimizer_imports_torch_early_and_nobody_else() -> None:
     assert warm(roles["optimizer-1"], config) == ("torch", "fast_core.nodes.learn.replay_optimizer")
     numpy = replace(config, algorithm=SACConfig(backend="numpy"))
     assert warm(roles["optimizer-1"], numpy) == ("fast_core.nodes.learn.replay_optimizer",)
-
-
-@pytest.mark.parametrize(("count", "shared"), [(1, False), (2, True)])
-def test_torch_of_several_learners_is_imported_once_for_all(count: int, shared: bool) -> None:
-    nodes = NodesConfig(optimizer=OptimizerNodeConfig(count=count))
-    config = replaying(algorithm=SACConfig(backend="torch"), nodes=nodes)
-    assert ("torch" in preloaded(config)) == shared
-    assert "torch" not in preloaded(replace(config, algorithm=SACConfig(backend="numpy")))
 
 
 def test_trial_of_the_placement_reserves_no_replay() -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fast_core.config import RunConfig
 from fast_core.errors import TransportError
 from fast_core.launcher import shell as module
 from fast_core.launcher.listener import Listener, NewRun
@@ -65,12 +66,11 @@ class Lossy:
 
 
 class Desk:
-    """A shell with a clock that the test moves."""
+    """A shell, what it sends and what it says."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, config: RunConfig | None = None) -> None:
         self.now_s = 1000.0
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now_s)
-        self.stage = Stage(folder)
+        self.stage = Stage(folder, config)
         self.hub = Lossy(self.stage)
         run = RunDirectory.create(folder / "runs", "toy", datetime(2026, 1, 1))
         self.screen = io.StringIO()
@@ -81,7 +81,8 @@ class Desk:
 
     def make_ready(self) -> None:
         for node in self.stage.plan.names.all:
-            self.shell.take(Ready(node, 1))
+            if node not in self.shell.roster.optional:
+                self.shell.take(Ready(node, 1))
 
     def give_up_unreachable(self) -> None:
         for event in self.shell.roster.take_unreachable():
@@ -90,7 +91,11 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(tmp_path, monkeypatch)
+    """One with a clock that the test moves."""
+    made: list[Desk] = []
+    monkeypatch.setattr(module.time, "monotonic", lambda: made[0].now_s if made else 1000.0)
+    made.append(Desk(tmp_path))
+    return made[0]
 
 
 def test_work_goes_out_once_everybody_is_ready(desk: Desk) -> None:

@@ -234,19 +234,18 @@ def roster(stage: Stage) -> Roster:
     return Roster(names, stats, awaited=(), optional=(), deaths={})
 
 
+def supervisor_of(
+    stage: Stage, interrupts: Interrupts, tree: object, shell: object, hub: object = None
+) -> Supervisor:
+    """One that watches no load."""
+    given: Any = (tree, stage.memory, hub, shell, interrupts, lambda: 0.0)
+    return Supervisor(stage.plan, *given)
+
+
 def start_nodes(tree: FakeTree, interrupts: Interrupts, stage: Stage) -> None:
     hub = SimpleNamespace(path="socket", peer=str)
     shell = SimpleNamespace(roster=roster(stage), run=None)
-    supervisor = Supervisor(
-        stage.plan,
-        tree,  # type: ignore[arg-type]
-        stage.memory,
-        hub,  # type: ignore[arg-type]
-        shell,  # type: ignore[arg-type]
-        interrupts,
-        lambda: 0.0,
-    )
-    supervisor.start()
+    supervisor_of(stage, interrupts, tree, shell, hub).start()
 
 
 def test_node_that_died_while_the_probe_was_asked_is_named(
@@ -299,8 +298,7 @@ def test_last_words_count_although_the_news_of_the_end_is_quicker(
     channel = SlowChannel(Failed("env-0", "starting", "does not fit", "", {}, refused=True))
     tree["env-0"].status = 1
     exits = SimpleNamespace(poll=lambda: [tree["env-0"]])
-    unwatched: Any = (stage.memory, channel, channel, interrupts, lambda: 0.0)
-    Supervisor(stage.plan, exits, *unwatched)._take_exits()  # type: ignore[arg-type]
+    supervisor_of(stage, interrupts, exits, channel, channel)._take_exits()
     assert channel.taken == [channel.said]
 
 
@@ -315,8 +313,7 @@ def test_node_that_comes_forward_no_more_is_told_how_to_go_on_without(
         take=taken.append,
     )
     shell.roster.restores(Restoring("env-0", 3, 9), 0.0)
-    unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
-    Supervisor(stage.plan, tree, *unwatched)._check_start()  # type: ignore[arg-type]
+    supervisor_of(stage, interrupts, tree, shell)._check_start()
     assert taken[0].error.endswith("checkpoint.exact=never begins new ones instead")
     assert "in env-0" in taken[0].traceback
 
@@ -334,8 +331,7 @@ def test_successor_of_one_that_was_not_ready_in_time_gets_time_of_its_own(
     )
     shell.roster.died("env-0")
     hub = SimpleNamespace(path="socket", peer=str, retire=lambda node: None)
-    unwatched: Any = (stage.memory, hub, shell, interrupts, lambda: 0.0)
-    supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]
+    supervisor = supervisor_of(stage, interrupts, tree, shell, hub)
     supervisor.start()
     tree.spawn = lambda name, target, warm: None  # type: ignore[attr-defined]
     killed = []
@@ -365,8 +361,7 @@ def test_retired_node_is_killed_after_its_grace_time_and_never_who_bears_its_nam
     tree.send_signal = lambda child, number: killed.append(child.name)  # type: ignore[attr-defined]
     silent = SimpleNamespace(decide=lambda what, why: None, say=lambda text: None)
     shell = SimpleNamespace(run=SimpleNamespace(log=Path), chronicle=silent, progress=silent)
-    unwatched: Any = (stage.memory, None, shell, interrupts, lambda: 0.0)
-    supervisor = Supervisor(stage.plan, tree, *unwatched)  # type: ignore[arg-type]
+    supervisor = supervisor_of(stage, interrupts, tree, shell)
     tree["env-1"].status = -9 if died else None
     supervisor._watch_retired(["env-1"])
     if died:
@@ -402,8 +397,6 @@ def test_end_does_not_wait_for_a_node_that_is_forked_only_now(
         close=lambda grace_s: None,
     )
     hub = SimpleNamespace(path="socket", wait=wait)
-    unwatched: Any = (given, stage.memory, hub, shell, interrupts, lambda: 0.0)
-    supervisor = Supervisor(stage.plan, *unwatched)
-    supervisor._stop()
+    supervisor_of(stage, interrupts, given, shell, hub)._stop()
     assert signals == [signal.SIGTERM]
     assert arriving == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +10,11 @@ import pytest
 from fast_core.config import SupervisionConfig
 from fast_core.launcher import supervisor as module
 from fast_core.launcher.checkpoints.last_save import DISK_S, TELL_EVERY_S, LastSave, SavedSoFar
-from fast_core.launcher.supervisor import Supervisor
 from fast_core.memory import StatsColumn
 from fast_core.messages.launching import StopRequested
 from fast_core.system.interrupts import Interrupts
+from tests.launcher.test_supervisor import interrupts as interrupts
+from tests.launcher.test_supervisor import supervisor_of
 from tests.nodes.replay_stage import replay_config
 from tests.nodes.stage import Stage, make_config
 
@@ -70,12 +70,6 @@ def test_what_takes_long_is_told_now_and_then() -> None:
     assert told == [50, 100]
 
 
-@pytest.fixture
-def interrupts() -> Iterator[Interrupts]:
-    with Interrupts() as made:
-        yield made
-
-
 class Told:
     """What a shell is told, and what it says of the checkpoint."""
 
@@ -87,20 +81,6 @@ class Told:
         self.take = self.events.append
         self.rounds, self.round_s, self.run = 0, lambda now_s: 0.0, None
         self.saving = SimpleNamespace(so_far=lambda: self.so_far)
-
-
-def watched(stage: Stage, interrupts: Interrupts, told: Told) -> Supervisor:
-    unused = SimpleNamespace()
-    interrupts.count = 1
-    return Supervisor(
-        stage.plan,
-        unused,  # type: ignore[arg-type]
-        stage.memory,
-        unused,  # type: ignore[arg-type]
-        told,  # type: ignore[arg-type]
-        interrupts,
-        lambda: 0.0,
-    )
 
 
 @pytest.mark.parametrize(("replays", "rounds"), [(True, 0), (False, 1), (False, 0)])
@@ -116,7 +96,8 @@ def test_interrupted_run_waits_for_steps_on_replay_for_rounds_and_for_bytes(
     clock = SimpleNamespace(now_s=100.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     told = Told()
-    supervisor = watched(stage, interrupts, told)
+    interrupts.count = 1
+    supervisor = supervisor_of(stage, interrupts, None, told)
     row = stage.memory.stats("optimizer-0")
     supervisor._take_interrupts()
     assert told.events == [StopRequested("Ctrl-C", save=True)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from array import array
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -99,43 +101,36 @@ def test_end_of_a_process_in_words(status: int | None, text: str) -> None:
     assert describe_exit(status) == text
 
 
-def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+def died_stepping(stage: Stage, *progress: int, group: int = 0, step: int = 4) -> Mapping[str, str]:
+    """What is said of a node that died while it stepped shard 1."""
     words = stage.memory.stats("env-0").words
     words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
-    words[StatsColumn.SLOT], words[StatsColumn.STEP] = 0, 4
-    progress = stage.memory.progress(1)
-    progress[0], progress[1] = 1, 12  # environment 1, step 12 of the batch
-    progress[2], progress[3], progress[4], progress[5] = 3, 4, 0, 9
+    words[StatsColumn.SLOT], words[StatsColumn.STEP], words[StatsColumn.GROUP] = 0, step, group
+    stage.memory.progress(1, group)[: len(progress)] = memoryview(array("q", progress))
+    return describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+
+
+# Environment 1, step 12 of the batch; its episodes, and when they began.
+AT_1 = (1, 12, 3, 4, 0, 9)
+
+
+def test_death_while_stepping_tells_the_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
     stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
-    report = describe_death(stage.plan, stage.memory, "env-0", "was killed by SIGKILL", "tail")
-    assert report.error == "env-0 was killed by SIGKILL"
-    assert report.traceback == "tail"
-    assert report.doing == "stepping"
-    at = report.context
+    at = died_stepping(stage, *AT_1)
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
     assert at["last action"] == "1"
 
 
 def test_death_while_all_environments_step_at_once_blames_none(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    words = stage.memory.stats("env-0").words
-    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
-    stage.memory.progress(1)[0] = ALL_ENVS
-    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    at = died_stepping(Stage(tmp_path), ALL_ENVS)
     assert at == {"shard": "1", "environment": "0 to 1"}
 
 
 def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) -> None:
-    policy = PolicyConfig(placement="node", groups=2)
-    stage = Stage(tmp_path, make_config(policy=policy))
-    words = stage.memory.stats("env-0").words
-    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
-    words[StatsColumn.SLOT], words[StatsColumn.STEP], words[StatsColumn.GROUP] = 0, 4, 1
-    progress = stage.memory.progress(1, 1)
-    progress[0], progress[1], progress[2], progress[3] = 0, 12, 4, 9
+    stage = Stage(tmp_path, make_config(policy=PolicyConfig(placement="node", groups=2)))
     stage.memory.rollouts(1).slot(0)["action"][4, 1] = 1
-    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    at = died_stepping(stage, 0, 12, 4, 9, group=1)
     assert (at["environment"], at["episode"], at["step"]) == ("1", "3", "3")
     assert at["last action"] == "1"
 
@@ -143,13 +138,7 @@ def test_death_while_a_group_steps_tells_the_place_in_the_shard(tmp_path: Path) 
 def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_action(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path, replaying())
-    words = stage.memory.stats("env-0").words
-    words[StatsColumn.STATE], words[StatsColumn.SHARD] = NodeState.STEPPING, 1
-    progress = stage.memory.progress(1)
-    progress[0], progress[1] = 1, 12
-    progress[2], progress[3], progress[4], progress[5] = 3, 4, 0, 9
-    at = describe_death(stage.plan, stage.memory, "env-0", "was killed", "").context
+    at = died_stepping(Stage(tmp_path, replaying()), *AT_1)
     assert (at["shard"], at["environment"], at["episode"], at["step"]) == ("1", "1", "3", "3")
     assert "last action" not in at, "it lay in the memory of the dead node"
 
@@ -157,6 +146,6 @@ def test_death_of_a_node_that_appends_to_a_replay_tells_the_place_without_the_ac
 def test_death_while_waiting_tells_no_place(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.memory.stats("env-0").words[StatsColumn.STATE] = NodeState.WAITING
-    report = describe_death(stage.plan, stage.memory, "env-0", "exited with status 1", "")
-    assert report.context == {}
-    assert report.doing == "waiting"
+    report = describe_death(stage.plan, stage.memory, "env-0", "was killed by SIGKILL", "tail")
+    assert (report.error, report.traceback) == ("env-0 was killed by SIGKILL", "tail")
+    assert (report.context, report.doing) == ({}, "waiting")

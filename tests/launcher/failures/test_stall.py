@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,11 +46,16 @@ class Watched:
         for name in self.stage.plan.names.all:
             self.stage.memory.pulse(name)[0] += 1
 
-    def run(self, seconds: float, *, beside: object = None) -> object:
+    def turn(self, row: int, state: NodeState) -> None:
+        """Wait for something and do it once more."""
+        self.enter(row, NodeState.WAITING)
+        self.enter(row, state)
+
+    def run(self, seconds: float, *, beside: Callable[[], None] | None = None) -> Failed | None:
         """Check every second; the first failure found."""
         for _ in range(round(seconds)):
             self.now_s += 1.0
-            if callable(beside):
+            if beside is not None:
                 beside()
             if self.lives:
                 self.beat()
@@ -59,9 +64,18 @@ class Watched:
                 return failure
         return None
 
+    def finds(
+        self, text: str, seconds: float = 3, *, beside: Callable[[], None] | None = None
+    ) -> Failed:
+        """The failure that is found meanwhile."""
+        failure = self.run(seconds, beside=beside)
+        assert failure is not None
+        assert text in failure.error
+        return failure
+
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     config = make_config(
         environment=EnvironmentConfig(id="CartPole-v1", step_timeout_s=STEP_LIMIT_S),
         supervision=SupervisionConfig(
@@ -71,8 +85,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
             repeat_timeout_s=REPEAT_LIMIT_S,
         ),
     )
-    stage = Stage(tmp_path, config)
-    yield Watched(stage, monkeypatch)
+    return Watched(Stage(tmp_path, config), monkeypatch)
 
 
 def test_waiting_learning_and_saving_take_as_long_as_they_like(watched: Watched) -> None:
@@ -93,24 +106,17 @@ def test_node_that_takes_no_turn_any_more_is_found(watched: Watched, state: Node
     """However alive its process is: stuck in C, with the GIL or without, or in a user's call."""
     watched.enter(OPTIMIZER_ROW, state)
     assert watched.run(WORK_LIMIT_S) is None
-    failure = watched.run(3)
-    assert failure is not None
-    assert failure.node == "optimizer-0"
-    assert "within 60 s (supervision.work_timeout_s)" in failure.error
+    assert watched.finds("within 60 s (supervision.work_timeout_s)").node == "optimizer-0"
 
 
 def test_first_work_of_a_kind_may_take_long_and_is_hardly_a_scale(watched: Watched) -> None:
     """It may compile, or tune kernels."""
-    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
-    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    watched.turn(OPTIMIZER_ROW, NodeState.LEARNING)
     assert watched.run(REPEAT_LIMIT_S / 2 - 1) is None
-    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
-    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    watched.turn(OPTIMIZER_ROW, NodeState.LEARNING)
     assert watched.run(REPEAT_LIMIT_S) is None
-    failure = watched.run(3)
-    assert failure is not None
+    failure = watched.finds("its learner did not come back from update or change within 30 s")
     assert failure.hangs
-    assert "its learner did not come back from update or change within 30 s" in failure.error
     assert "(supervision.repeat_timeout_s" in failure.error
 
 
@@ -119,8 +125,7 @@ def test_work_that_always_takes_longer_than_the_limit_of_repeats_is_no_hang(
 ) -> None:
     """Such as an update of minutes: what the first one took is what others take."""
     for _ in range(3):
-        watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
-        watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+        watched.turn(OPTIMIZER_ROW, NodeState.LEARNING)
         assert watched.run(REPEAT_LIMIT_S + 10) is None
 
 
@@ -131,9 +136,7 @@ def test_work_that_often_takes_long_may_take_long(watched: Watched) -> None:
         watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
     assert watched.run(20 * 2 - 2) is None, "20 times that are more"
     watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
-    failure = watched.run(WORK_LIMIT_S + 2)
-    assert failure is not None
-    assert "within 60 s (supervision.work_timeout_s)" in failure.error, "and this is the most"
+    watched.finds("within 60 s (supervision.work_timeout_s)", WORK_LIMIT_S + 2)
 
 
 def test_node_that_says_only_that_work_came_back_comes_forward(watched: Watched) -> None:
@@ -159,9 +162,7 @@ def test_each_kind_of_work_has_a_scale_of_its_own(watched: Watched) -> None:
     assert watched.run(REPEAT_LIMIT_S / 2 - 1) is None, "the first one"
     watched.enter(OPTIMIZER_ROW, NodeState.PUBLISHING)
     watched.enter(OPTIMIZER_ROW, NodeState.SAVING)
-    failure = watched.run(REPEAT_LIMIT_S + 3)
-    assert failure is not None
-    assert "a checkpoint within 30 s" in failure.error
+    watched.finds("a checkpoint within 30 s", REPEAT_LIMIT_S + 3)
 
 
 def test_successor_begins_without_a_scale(watched: Watched) -> None:
@@ -180,18 +181,14 @@ def test_policy_beside_environments_that_hangs_is_not_blamed_on_them(watched: Wa
     watched.words(ENV_ROW)[StatsColumn.SHARD] = 1
     watched.words(ENV_ROW)[StatsColumn.STEP] = 5
     watched.words(ENV_ROW)[StatsColumn.STATE] = NodeState.ACTING
-    failure = watched.run(WORK_LIMIT_S + 3)
-    assert failure is not None
-    assert "the policy did not return from act or load" in failure.error
+    failure = watched.finds("the policy did not return from act or load", WORK_LIMIT_S + 3)
     assert failure.context == {"shard": "1", "step of the rollout": "5"}
 
 
 def test_environment_that_is_tried_out_has_the_limit_of_a_step(watched: Watched) -> None:
     watched.enter(ENV_ROW, NodeState.TRYING)
     assert watched.run(STEP_LIMIT_S) is None
-    failure = watched.run(3)
-    assert failure is not None
-    assert "from reset, step or close within 10 s (environment.step_timeout_s)" in failure.error
+    watched.finds("from reset, step or close within 10 s (environment.step_timeout_s)")
 
 
 def test_shard_that_moved_and_does_not_begin_is_found(watched: Watched) -> None:
@@ -199,10 +196,7 @@ def test_shard_that_moved_and_does_not_begin_is_found(watched: Watched) -> None:
     watched.words(ENV_ROW)[StatsColumn.STATE_SINCE_NS] = 7
     watched.enter(ENV_ROW, NodeState.STARTING)
     assert watched.run(START_LIMIT_S) is None
-    failure = watched.run(3)
-    assert failure is not None
-    assert failure.node == "env-0"
-    assert "within 40 s (supervision.start_timeout_s)" in failure.error
+    assert watched.finds("within 40 s (supervision.start_timeout_s)").node == "env-0"
 
 
 def test_env_node_that_does_not_come_on_is_found_with_its_place(watched: Watched) -> None:
@@ -213,14 +207,10 @@ def test_env_node_that_does_not_come_on_is_found_with_its_place(watched: Watched
     progress[2], progress[3] = 6, 7  # episodes begun
     progress[4], progress[5] = 0, 10  # when they began
     assert watched.run(STEP_LIMIT_S) is None
-    failure = watched.run(3)
-    assert failure is not None
+    failure = watched.finds("within 10 s (environment.step_timeout_s)")
     assert failure.node == "env-0"
-    assert "within 10 s (environment.step_timeout_s)" in failure.error
-    assert failure.context["shard"] == "1"
-    assert failure.context["environment"] == "1"
-    assert failure.context["episode"] == "6"
-    assert failure.context["step"] == "20"
+    at = [failure.context[name] for name in ("shard", "environment", "episode", "step")]
+    assert at == ["1", "1", "6", "20"]
 
 
 def test_env_node_that_steps_is_no_hang(watched: Watched) -> None:
@@ -241,9 +231,7 @@ def test_evaluator_that_hangs_is_found_while_others_step(watched: Watched) -> No
     def step() -> None:
         progress[1] += 1
 
-    failure = watched.run(2 * STEP_LIMIT_S, beside=step)
-    assert failure is not None
-    assert failure.node == "evaluator-0"
+    assert watched.finds("", 2 * STEP_LIMIT_S, beside=step).node == "evaluator-0"
 
 
 def test_evaluator_that_acts_is_no_hang(watched: Watched) -> None:
@@ -276,26 +264,15 @@ def test_learner_that_is_alive_is_not_silent_however_long_it_takes(watched: Watc
     assert watched.run(2 * SILENCE_LIMIT_S) is None
 
 
-def test_process_that_is_stopped_is_found(watched: Watched) -> None:
-    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+@pytest.mark.parametrize(
+    ("row", "state"), [(OPTIMIZER_ROW, NodeState.LEARNING), (ENV_ROW, NodeState.STEPPING)]
+)
+def test_process_that_is_stopped_is_found(watched: Watched, row: int, state: NodeState) -> None:
+    """Not blamed on an environment, though a step may take less than a sign of life be absent."""
+    watched.enter(row, state)
     assert watched.run(3) is None
     watched.lives = False
-    assert watched.run(SILENCE_LIMIT_S - 1) is None
-    failure = watched.run(3)
-    assert failure is not None
-    assert "no sign of life for 20 s" in failure.error
-
-
-def test_process_that_is_stopped_inside_a_step_is_not_blamed_on_the_environment(
-    watched: Watched,
-) -> None:
-    """Though a step may take far less than a sign of life may be absent."""
-    watched.enter(ENV_ROW, NodeState.STEPPING)
-    assert watched.run(2) is None
-    watched.lives = False
-    failure = watched.run(SILENCE_LIMIT_S + 3)
-    assert failure is not None
-    assert "no sign of life for 20 s" in failure.error
+    watched.finds("no sign of life for 20 s", SILENCE_LIMIT_S + 2)
 
 
 def test_process_that_was_stopped_before_a_late_look_is_not_blamed_on_the_environment(
@@ -321,9 +298,7 @@ def test_time_that_a_process_was_stopped_for_counts_for_no_limit(watched: Watche
     assert watched.run(SILENCE_LIMIT_S - 2) is None
     watched.lives = True
     assert watched.run(STEP_LIMIT_S - 1) is None
-    failure = watched.run(3)
-    assert failure is not None, "but what is still not back then has hung"
-    assert "step_timeout_s" in failure.error
+    watched.finds("step_timeout_s")
 
 
 def test_node_that_never_began_is_the_start_timeouts_business(watched: Watched) -> None:
@@ -358,12 +333,10 @@ def test_pause_of_the_launcher_is_no_scale_of_what_nodes_do(watched: Watched) ->
     """20 times the pause would be waited for."""
     watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
     assert watched.run(1) is None
-    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
-    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    watched.turn(OPTIMIZER_ROW, NodeState.LEARNING)
     assert watched.run(1) is None
     watched.now_s += REPEAT_LIMIT_S
-    watched.enter(OPTIMIZER_ROW, NodeState.WAITING)
-    watched.enter(OPTIMIZER_ROW, NodeState.LEARNING)
+    watched.turn(OPTIMIZER_ROW, NodeState.LEARNING)
     assert watched.run(REPEAT_LIMIT_S) is None
     assert watched.run(3) is not None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,11 +39,8 @@ class Hosts:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    made = Hosts(tmp_path)
-    yield made
-    made.here.close()
-    made.there.close()
+def hosts(tmp_path: Path) -> Hosts:
+    return Hosts(tmp_path)
 
 
 def test_weights_are_there_before_the_order_is(hosts: Hosts) -> None:

@@ -11,6 +11,7 @@ from fast_core.launcher.rerunning.entries import FROM_OUTSIDE, UNRECORDED, entry
 from fast_core.launcher.rerunning.following import Follower
 from fast_core.messages import (
     Collect,
+    Command,
     Event,
     Failed,
     NodeExited,
@@ -102,11 +103,13 @@ def test_ticket_that_publishes_nothing_waits_for_no_reader() -> None:
     assert follower.release(0) == [("optimizer-0", train(0))]
 
 
-def test_snapshot_holds_the_recorded_version() -> None:
+@pytest.mark.parametrize("orders", [(Snapshot(1), train(0)), (train(0), Snapshot(1))])
+def test_snapshot_holds_the_recorded_version(orders: tuple[Command, ...]) -> None:
+    """And passes training that waits for it: with replay it is asked for amid a ticket."""
     taken = SnapshotTaken("optimizer-0", 1, 0, 0)
     follower = following(taken, trained(0, 4))
-    follower.hold("optimizer-0", Snapshot(1))
-    follower.hold("optimizer-0", train(0))
+    for order in orders:
+        follower.hold("optimizer-0", order)
     assert follower.release(0) == [("optimizer-0", Snapshot(1))]
     follower.hear(taken)
     assert follower.release(0) == [("optimizer-0", train(0))]
@@ -123,17 +126,6 @@ def test_training_waits_for_the_passes_of_policy_nodes_with_what_it_replaces() -
     done = {"policy-0": 2, "policy-1": 1}
     assert follower.release(0, done) == [("optimizer-0", train(0))]
     assert "the record of policy-1" in str(follower.exhausted(done))
-
-
-def test_snapshot_passes_training_that_waits_for_it() -> None:
-    """With replay it holds what was published last, in the midst of a ticket."""
-    taken = SnapshotTaken("optimizer-0", 1, 0, 0)
-    follower = following(taken, trained(0, 4))
-    follower.hold("optimizer-0", train(0))
-    follower.hold("optimizer-0", Snapshot(1))
-    assert follower.release(0) == [("optimizer-0", Snapshot(1))]
-    follower.hear(taken)
-    assert follower.release(0) == [("optimizer-0", train(0))]
 
 
 def test_order_that_was_never_carried_out_stays_so() -> None:
@@ -185,23 +177,24 @@ def test_until_ends_with_the_ticket_of_that_update() -> None:
     assert follower.over == "ran again as recorded: 2 tickets, to update 8"
 
 
-def test_record_that_ends_with_a_death_says_so() -> None:
-    follower = following(trained(0, 4), NodeExited("env-0", "was killed by SIGKILL"))
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (NodeExited("env-0", "was killed by SIGKILL"), "env-0 was killed by SIGKILL"),
+        (
+            Failed("callbacks", "calling cb:Stop.on_evaluation", "ValueError: no", "stack", {}),
+            "callbacks failed while calling cb:Stop.on_evaluation: ValueError: no",
+        ),
+    ],
+)
+def test_record_that_ends_with_a_death_or_an_error_of_a_callback_says_so(
+    last: Event, says: str
+) -> None:
+    follower = following(trained(0, 4), last)
     follower.hear(trained(0, 4))
     follower.next()
     assert follower.over is not None
-    assert follower.over.endswith("1 ticket, to update 4; env-0 was killed by SIGKILL")
-
-
-def test_record_that_ends_with_an_error_of_a_callback_ends_there() -> None:
-    error = Failed("callbacks", "calling cb:Stop.on_evaluation", "ValueError: no", "stack", {})
-    follower = following(trained(0, 4), error)
-    follower.hear(trained(0, 4))
-    follower.next()
-    assert follower.over is not None
-    assert follower.over.endswith(
-        "callbacks failed while calling cb:Stop.on_evaluation: ValueError: no"
-    )
+    assert follower.over.endswith(f"1 ticket, to update 4; {says}")
 
 
 def test_every_event_from_outside_is_given_again_or_not_recorded() -> None:

@@ -124,20 +124,21 @@ def test_replay_is_shown_with_what_the_scheduler_says_of_it(tmp_path: Path) -> N
     assert view.nodes[row].note == "12,345 windows drawn"
 
 
-def test_time_goes_on_while_nothing_happens(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        display, "time", SimpleNamespace(monotonic=lambda: 1030.0, monotonic_ns=int)
-    )
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is half a minute after the beginning."""
+    clock = SimpleNamespace(monotonic=lambda: BEGUN_S + 30.0, monotonic_ns=int)
+    monkeypatch.setattr(display, "time", clock)
+
+
+@pytest.mark.usefixtures("late")
+def test_time_goes_on_while_nothing_happens(stage: Stage) -> None:
     assert shown(stage).view().elapsed_s == 30.0
     assert shown(stage, "starting").view().elapsed_s == 35.0, "since it was started"
 
 
-def test_start_shows_how_far_open_episodes_are_stepped_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        display, "time", SimpleNamespace(monotonic=lambda: 1030.0, monotonic_ns=int)
-    )
+@pytest.mark.usefixtures("late")
+def test_start_shows_how_far_open_episodes_are_stepped_again(stage: Stage) -> None:
     again = "stepping open episodes again, 300 of 2,000 steps, about 1 min 30 s left"
     assert shown(stage, "starting").view().restoring == again
     assert shown(stage).view().restoring == ""

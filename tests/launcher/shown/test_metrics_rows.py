@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fast_core.launcher.shown.metrics_rows import MetricsRows, evaluation_row
-from fast_core.messages import Evaluated, Figures, Played, Trained
+from fast_core.messages import Evaluated, Figures, Played, Record, Trained
 from fast_core.scheduler.statistics import Statistics
 
 BLANK = msgspec.convert(
@@ -37,12 +37,18 @@ def rows() -> MetricsRows:
     return made
 
 
+def due(rows: MetricsRows, at_s: float, now: Statistics, *, force: bool = False) -> Record:
+    """The row that is written then."""
+    record = rows.due(at_s, lambda: now, force=force)
+    assert record is not None
+    return record
+
+
 def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> None:
     rows.trained(trained(loss=1.0, lag_mean=4.0))
     rows.trained(trained(loss=2.0, kl=0.5, lag_mean=5.0))
     assert rows.due(1009.0, lambda: reading(200, 20), force=False) is None
-    record = rows.due(1010.0, lambda: reading(300, 30, elapsed_s=10.0), force=False)
-    assert record is not None
+    record = due(rows, 1010.0, reading(300, 30, elapsed_s=10.0))
     assert (record.env_steps, record.updates, record.time_s) == (300, 30, 10.0)
     assert record.values["loss"] == 1.5
     assert record.values["kl"] == 0.5
@@ -50,8 +56,7 @@ def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> Non
     assert record.values["time/env_steps_per_s"] == 20.0
     assert record.values["time/updates_per_s"] == 2.0
     rows.trained(trained(loss=5.0))
-    later = rows.due(1020.0, lambda: reading(400, 40, elapsed_s=14.0), force=False)
-    assert later is not None
+    later = due(rows, 1020.0, reading(400, 40, elapsed_s=14.0))
     assert later.values["loss"] == 5.0
     assert "kl" not in later.values
     assert later.values["time/env_steps_per_s"] == 25.0
@@ -60,8 +65,7 @@ def test_row_averages_what_was_trained_in_the_interval(rows: MetricsRows) -> Non
 def test_row_averages_what_nodes_log_under_their_names(rows: MetricsRows) -> None:
     rows.figures(Figures("bonus", {"cells": 10.0, "lost": math.nan}))
     rows.figures(Figures("bonus", {"cells": 20.0}))
-    record = rows.due(1010.0, lambda: reading(200), force=False)
-    assert record is not None
+    record = due(rows, 1010.0, reading(200))
     assert record.values["bonus/cells"] == 15.0
     assert "bonus/lost" not in record.values
 
@@ -69,8 +73,7 @@ def test_row_averages_what_nodes_log_under_their_names(rows: MetricsRows) -> Non
 def test_numbers_of_the_info_have_groups_of_their_own(rows: MetricsRows) -> None:
     rows.trained(trained())
     current = reading(200, info={"cost": 0.5})
-    record = rows.due(1010.0, lambda: current, force=False)
-    assert record is not None
+    record = due(rows, 1010.0, current)
     assert record.values["info/cost"] == 0.5
     evaluated = Evaluated("evaluator-0", 1, 30, 640, (8.0,), (4,), {"cost": 0.25})
     assert evaluation_row(evaluated, 2.5).values["eval_info/cost"] == 0.25
@@ -83,16 +86,14 @@ def test_row_without_anything_new_is_not_written(rows: MetricsRows) -> None:
 def test_values_that_are_not_finite_do_not_spoil_the_mean(rows: MetricsRows) -> None:
     for value in (1.0, math.nan, math.inf, 3.0):
         rows.trained(trained(loss=value))
-    record = rows.due(1001.0, lambda: reading(200), force=True)
-    assert record is not None
+    record = due(rows, 1001.0, reading(200), force=True)
     assert record.values["loss"] == 2.0
 
 
 def test_no_time_gives_no_rate_and_no_error(rows: MetricsRows) -> None:
     """LOG-05."""
     rows.trained(trained())
-    record = rows.due(1000.0, lambda: reading(200), force=True)
-    assert record is not None
+    record = due(rows, 1000.0, reading(200), force=True)
     assert "time/env_steps_per_s" not in record.values
 
 
@@ -140,8 +141,7 @@ def test_every_value_is_a_finite_number(rows: MetricsRows) -> None:
     rows.trained(trained(loss=1.0))
     known = {"return_mean": 3.0, "length_mean": 4.0, "return_last": 2.0, "episodes": 1}
     current = reading(200, return_mean_10=None, **known)
-    record = rows.due(1010.0, lambda: current, force=False)
-    assert record is not None
+    record = due(rows, 1010.0, current)
     assert all(math.isfinite(value) for value in record.values.values())
     assert record.values["rollout/return_mean"] == 3.0
     assert record.values["rollout/return_last"] == 2.0
@@ -153,8 +153,7 @@ def test_newest_episode_is_a_point_once(rows: MetricsRows) -> None:
     for second, (episodes, newest) in enumerate([(1, 2.0), (1, 2.0), (4, 7.0)]):
         rows.trained(trained())
         now = reading(200, episodes=episodes, return_last=newest, length_last=9)
-        record = rows.due(1010.0 + 20 * second, lambda now=now: now, force=True)
-        assert record is not None
+        record = due(rows, 1010.0 + 20 * second, now, force=True)
         found.append(record.values.get("rollout/return_last"))
         assert ("rollout/length_last" in record.values) == (found[-1] is not None)
     assert found == [2.0, None, 7.0]
@@ -181,8 +180,7 @@ def test_row_says_how_both_sides_keep_up_and_what_was_lost(rows: MetricsRows) ->
         lag_beyond_max=1,
         ess=0.75,
     )
-    record = rows.due(1010.0, lambda: now, force=False)
-    assert record is not None
+    record = due(rows, 1010.0, now)
     shown = {name: record.values[f"scheduler/{name}"] for name in ("rounds_collected", "ess")}
     assert shown == {"rounds_collected": 12.0, "ess": 0.75}
     assert [record.values[f"scheduler/lag_{n}"] for n in ("now", "run_mean")] == [2.0, 1.5]
@@ -197,5 +195,4 @@ def test_row_says_how_both_sides_keep_up_and_what_was_lost(rows: MetricsRows) ->
 
 def test_row_has_no_sample_size_where_nothing_tells_it(rows: MetricsRows) -> None:
     rows.trained(trained())
-    record = rows.due(1010.0, lambda: reading(300, ess=None), force=False)
-    assert record is not None and "scheduler/ess" not in record.values
+    assert "scheduler/ess" not in due(rows, 1010.0, reading(300, ess=None)).values
