@@ -109,23 +109,6 @@ def make_settings(restarts: Mapping[str, int] = {}, **changes: object) -> Schedu
         "work_timeout_s": None,
         "repeat_timeout_s": 120.0,
     }
-    more = {"balance", "other_nodes", "savers", "stages", "routes", "backoff_s", "max_backoff_s"}
-    more |= {"comebacks", "comebacks_on_error", "back", "spare_nodes", "optional"}
-    more |= {"policy_nodes", "spare_policies", "balance_policies"}
-    more |= {
-        "moments",
-        "changeable",
-        "callbacks_save",
-        "replay",
-        "replay_ratio",
-        "learning_starts",
-        "replay_kept",
-        "nonfinite_share",
-        "auto_degree",
-        "stragglers",
-        "followers",
-    }
-    assert changes.keys() <= values.keys() | more
     if "replay" in changes:
         values["replay_ratio"] = "1"
     values |= changes
@@ -224,6 +207,12 @@ class World:
     def ended(self) -> EndRun | None:
         """How the run ended, None while it goes on."""
         return self.audit.ended
+
+    @property
+    def end(self) -> EndRun:
+        """The same of one that has ended."""
+        assert self.ended is not None
+        return self.ended
 
     def make_ready(self) -> Self:
         """This one, with every node up."""

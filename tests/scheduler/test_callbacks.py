@@ -9,8 +9,8 @@ from fast_core.messages.launching import Asked, CommitCheckpoint, Requested, Tel
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Send
 from tests.scheduler.simulation import Checkpoint, World, make_settings
 from tests.scheduler.test_checkpointing import save_parts
-from tests.scheduler.test_evaluation import evaluate, snapshot, ticket
-from tests.scheduler.test_training import collect_all, commands, train_one
+from tests.scheduler.test_evaluation import evaluate, played, snapshot
+from tests.scheduler.test_training import collect_all, commands, ticket, train_one
 
 ALL = ("start", "evaluation", "checkpoint")
 
@@ -40,14 +40,13 @@ def test_time_that_is_up_while_callbacks_hear_of_the_start_wakes_nobody_before_t
     world.now_s = 6.0
     assert world.scheduler.next_wakeup_s() is None
     told(world)
-    assert world.ended is not None and world.ended.reason == "finished"
+    assert world.end.reason == "finished"
 
 
 def test_next_ticket_waits_until_callbacks_know_of_a_synchronous_evaluation() -> None:
     world = listening_world(evaluator="evaluator", eval_every_env_steps=20, eval_mode="sync")
     ticket(world)
-    snapshot(world)
-    sends = evaluate(world)
+    sends = played(world)
     assert commands(sends, Tell) == [(LAUNCHER, Tell("evaluation"))]
     assert commands(sends, Collect) == []
     assert any(isinstance(command, Collect) for command in told(world))
@@ -56,8 +55,7 @@ def test_next_ticket_waits_until_callbacks_know_of_a_synchronous_evaluation() ->
 def test_training_goes_on_while_callbacks_are_told_of_an_asynchronous_evaluation() -> None:
     world = listening_world(evaluator="evaluator", eval_every_env_steps=20)
     ticket(world)
-    snapshot(world)
-    evaluate(world)
+    played(world)
     assert commands(ticket(world), Collect), "the next one is collected"
     assert commands(world.log, Snapshot) == [("optimizer", Snapshot(1))], "but not evaluated"
     assert Snapshot(2) in told(world)
@@ -65,8 +63,7 @@ def test_training_goes_on_while_callbacks_are_told_of_an_asynchronous_evaluation
 
 def test_next_ticket_waits_until_callbacks_know_of_a_checkpoint() -> None:
     world = listening_world(checkpoint_every_updates=4)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     save_parts(world)
     sends = world.do(LAUNCHER)
     assert commands(sends, Tell) == [(LAUNCHER, Tell("checkpoint"))]
@@ -76,8 +73,7 @@ def test_next_ticket_waits_until_callbacks_know_of_a_checkpoint() -> None:
 
 def test_callbacks_that_remember_have_a_part_of_the_checkpoint() -> None:
     world = listening_world(checkpoint_every_updates=4, callbacks_save=True)
-    collect_all(world)
-    saves = commands(train_one(world), Save)
+    saves = commands(ticket(world), Save)
     assert [node for node, _ in saves] == ["optimizer", "env0", "env1", CALLBACKS]
     save_parts(world)
     assert commands(world.log, CommitCheckpoint) == []
@@ -94,16 +90,14 @@ def test_asked_to_stop_the_run_ends_in_order_and_says_who_asked() -> None:
         checkpoint_at_end=True,
     )
     ticket(world)
-    snapshot(world)
-    evaluate(world)
+    played(world)
     assert any(isinstance(each, Save) for each in told(world)), "a last checkpoint"
     save_parts(world)
     world.do(LAUNCHER)
     assert world.ended is None, "callbacks are told of that, too"
     told(world)
-    assert world.ended is not None
-    assert world.ended.reason == "finished"
-    assert world.ended.text.startswith("enough (mine:Mine.on_evaluation)")
+    assert world.end.reason == "finished"
+    assert world.end.text.startswith("enough (mine:Mine.on_evaluation)")
 
 
 def test_asked_to_save_writes_a_checkpoint_at_the_next_boundary() -> None:
@@ -117,8 +111,7 @@ def test_asked_to_save_writes_a_checkpoint_at_the_next_boundary() -> None:
 def test_asked_to_save_what_is_saved_does_nothing() -> None:
     """Else one that asks when it is told of a checkpoint would never let the run go on."""
     world = listening_world(Asked("mine:Mine.on_checkpoint", save=True), checkpoint_every_updates=4)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     save_parts(world)
     world.do(LAUNCHER)
     assert not any(isinstance(command, Save) for command in told(world))
@@ -134,8 +127,7 @@ def test_evaluation_of_which_callbacks_are_told_is_not_asked_for_again_after_a_r
     )
     ticket(world)
     ticket(world)
-    snapshot(world)
-    evaluate(world)
+    played(world)
     ticket(world)
     save_parts(world)
     resumed = World(world.settings, resumed=world.checkpoints[0]).make_ready()
@@ -258,8 +250,7 @@ def test_who_asks_from_outside_gets_a_checkpoint_at_the_next_moment_of_rest() ->
     world = listening_world(moments=())
     assert commands(world.deliver(Requested(Asked("fastloop save", save=True))), Save) == []
     assert world.scheduler.saving
-    collect_all(world)
-    assert commands(train_one(world), Save) != []
+    assert commands(ticket(world), Save) != []
 
 
 def test_who_asks_while_nothing_was_trained_gets_none() -> None:

@@ -14,7 +14,7 @@ from fast_core.messages.launching import (
 )
 from fast_core.scheduler import LAUNCHER, Scheduler, Send
 from tests.scheduler.simulation import World, make_settings, simulate, work_of
-from tests.scheduler.test_training import collect_all, commands, train_one
+from tests.scheduler.test_training import collect_all, commands, ticket, train_one
 
 
 def saving_world(**changes: object) -> World:
@@ -35,10 +35,8 @@ def fail_part(world: World, node: str) -> list[Send]:
 
 def test_checkpoint_saves_every_part_then_commits_then_goes_on() -> None:
     world = saving_world()
-    collect_all(world)
-    assert commands(train_one(world), Save) == []
-    collect_all(world)
-    sends = train_one(world)
+    assert commands(ticket(world), Save) == []
+    sends = ticket(world)
     save = Save(1, "checkpoints/000000000040.tmp")
     assert commands(sends, Save) == [(n, save) for n in ("optimizer", "env0", "env1")]
     assert commands(sends, Collect) == [], "admission is held"
@@ -77,8 +75,7 @@ def test_checkpoint_of_which_callbacks_are_told_does_not_depend_on_time() -> Non
 
 def test_files_stand_in_node_order_whoever_is_first() -> None:
     world = saving_world(checkpoint_every_updates=4)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     for node in ("env1", "optimizer", "env0"):
         world.do(node)
     assert world.checkpoints[0].commit.files == ("optimizer.bin", "env0.bin", "env1.bin")
@@ -112,8 +109,7 @@ def test_held_admission_still_fills_the_ticket_that_has_begun() -> None:
 def test_stale_parts_and_commits_are_counted_and_ignored() -> None:
     world = saving_world(checkpoint_every_updates=4)
     assert world.scheduler.handle(Saved("optimizer", 1, ()), 0.0) == []
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     world.do("env0")
     stale = [
         Saved("env0", 1, ()),
@@ -132,21 +128,18 @@ def test_stale_parts_and_commits_are_counted_and_ignored() -> None:
 
 def test_checkpoint_of_which_a_part_fails_is_given_up_when_every_node_is_done() -> None:
     world = saving_world(checkpoint_every_updates=4)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     assert fail_part(world, "env0") == []
     assert world.do("optimizer") == []
     sends = fail_part(world, "env1")
     assert sends[0] == Send(LAUNCHER, AbandonCheckpoint(1, "env0: no room"))
     assert len(commands(sends, Collect)) == 2, "training goes on"
-    collect_all(world)
-    assert commands(train_one(world), Save)[0].command.checkpoint == 2, "when it is due"
+    assert commands(ticket(world), Save)[0].command.checkpoint == 2, "when it is due"
 
 
 def test_checkpoint_that_can_not_be_committed_is_given_up() -> None:
     world = saving_world(checkpoint_every_updates=4)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     save_parts(world)
     sends = world.deliver(CheckpointWritten(1, "no room"))
     assert sends[0] == Send(LAUNCHER, AbandonCheckpoint(1, "no room"))
@@ -156,8 +149,7 @@ def test_checkpoint_that_can_not_be_committed_is_given_up() -> None:
 @pytest.mark.parametrize("stop", [False, True], ids=["finished", "interrupted"])
 def test_last_checkpoint_is_tried_once_and_the_end_says_so(stop: bool) -> None:
     world = saving_world(checkpoint_every_updates=None, checkpoint_at_end=True, stop_env_steps=40)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     collect_all(world)
     if stop:
         world.deliver(StopRequested("Ctrl-C", save=True))
@@ -172,8 +164,7 @@ def test_last_checkpoint_is_tried_once_and_the_end_says_so(stop: bool) -> None:
 
 def test_evaluation_in_flight_does_not_hold_a_checkpoint_up_and_is_due_on_resume() -> None:
     world = saving_world(checkpoint_every_updates=4, evaluator="evaluator", eval_every_env_steps=20)
-    collect_all(world)
-    sends = train_one(world)
+    sends = ticket(world)
     assert commands(sends, Snapshot) and commands(sends, Save)
     world.do("optimizer")  # the snapshot; the evaluation now runs
     save_parts(world)
@@ -188,8 +179,7 @@ def test_checkpoint_waits_with_a_synchronous_evaluation() -> None:
         eval_every_env_steps=20,
         eval_mode="sync",
     )
-    collect_all(world)
-    sends = train_one(world)
+    sends = ticket(world)
     assert commands(sends, Snapshot) and not commands(sends, Save)
     for node in ("optimizer", "evaluator"):
         sends = world.do(node)
@@ -290,7 +280,7 @@ def test_resuming_a_finished_run_ends_at_once() -> None:
     world = saving_world(checkpoint_at_end=True)
     simulate(world)
     again = World(world.settings, resumed=world.checkpoints[-1]).make_ready()
-    assert again.ended is not None and again.ended.reason == "finished"
+    assert again.end.reason == "finished"
     assert "it was so before the resume, and nothing was trained" in again.ended.text
     assert commands(again.log, Collect) == commands(again.log, Save) == []
 
@@ -315,8 +305,7 @@ def test_streak_is_kept_only_for_the_same_score() -> None:
     state = world.checkpoints[-1].commit.scheduler
     easier = msgspec.structs.replace(world.settings, stop_score_held=1, stop_env_steps=1000)
     reached = World(easier, resumed=world.checkpoints[-1]).make_ready()
-    assert reached.ended is not None
-    assert reached.ended.text.endswith("set stop.score to more, or to null")
+    assert reached.end.text.endswith("set stop.score to more, or to null")
     streak = world.scheduler.statistics().score_streak
     assert streak > 1
     assert Scheduler(world.settings, state).statistics().score_streak == streak

@@ -13,7 +13,7 @@ from fast_core.messages import (
 )
 from fast_core.messages.launching import Decision, EndRun, Respawn, StopRequested, Tick
 from tests.scheduler.simulation import World, make_settings
-from tests.scheduler.test_training import collect_all, commands, train_one
+from tests.scheduler.test_training import collect_all, commands, ticket, train_one
 
 BOOM = Failed(
     "env1", "stepping shard 1", "ValueError: bad joint 7", "Traceback ...", {"step": "37"}
@@ -25,15 +25,10 @@ def ready_world(**changes: object) -> World:
     return World(make_settings(**changes)).make_ready()
 
 
-def end_of(world: World) -> EndRun:
-    assert world.ended is not None
-    return world.ended
-
-
 def test_failure_ends_the_run_at_once_with_its_cause() -> None:
     world = ready_world()
     world.deliver(BOOM)
-    assert end_of(world) == EndRun(
+    assert world.end == EndRun(
         "failed", "env1 failed while stepping shard 1: ValueError: bad joint 7", BOOM
     )
 
@@ -41,24 +36,24 @@ def test_failure_ends_the_run_at_once_with_its_cause() -> None:
 def test_death_without_a_report_is_described_by_how_it_died() -> None:
     world = ready_world()
     world.deliver(NodeExited("env0", "killed by SIGKILL (out of memory?)"))
-    assert end_of(world).text == "env0 is lost: killed by SIGKILL (out of memory?)"
-    cause = end_of(world).cause
+    assert world.end.text == "env0 is lost: killed by SIGKILL (out of memory?)"
+    cause = world.end.cause
     assert cause is not None
-    assert (cause.node, cause.error) == ("env0", end_of(world).text)
+    assert (cause.node, cause.error) == ("env0", world.end.text)
 
 
 def test_exit_that_nobody_asked_for_is_a_failure() -> None:
     world = ready_world()
     world.deliver(NodeExited("env0", ""))
-    assert end_of(world).reason == "failed"
-    assert "nobody had told it to stop" in end_of(world).text
+    assert world.end.reason == "failed"
+    assert "nobody had told it to stop" in world.end.text
 
 
 def test_failure_while_starting_ends_the_run() -> None:
     world = World(make_settings())
     world.deliver(Ready("env0", 1))
     world.deliver(BOOM)
-    assert end_of(world).cause == BOOM
+    assert world.end.cause == BOOM
     assert commands(world.log, Collect) == []
 
 
@@ -66,11 +61,10 @@ def test_failure_during_an_orderly_end_wins() -> None:
     world = ready_world(
         stop_env_steps=20, evaluator="evaluator", eval_every_env_steps=1000, eval_at_end=True
     )
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     assert world.ended is None
     world.deliver(BOOM)
-    assert end_of(world).reason == "failed"
+    assert world.end.reason == "failed"
 
 
 def test_later_failures_are_noted_and_nothing_else_is_sent() -> None:
@@ -103,15 +97,14 @@ def test_stop_before_anything_was_trained_says_that_there_is_nothing_to_save() -
     collect_all(world)
     world.deliver(STOP)
     text = "SIGINT: nothing was trained yet, so there is nothing to save"
-    assert end_of(world) == EndRun("interrupted", text)
+    assert world.end == EndRun("interrupted", text)
 
 
 def test_stop_without_saving_ends_at_once() -> None:
     world = ready_world(checkpoint_at_end=True)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     world.deliver(StopRequested("SIGTERM", save=False))
-    assert end_of(world) == EndRun("interrupted", "SIGTERM")
+    assert world.end == EndRun("interrupted", "SIGTERM")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +112,7 @@ def test_stop_without_saving_ends_at_once() -> None:
 )
 def test_stop_with_saving_comes_to_rest_and_saves(configured: dict[str, object]) -> None:
     world = ready_world(**configured)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     world.deliver(STOP)
     assert world.ended is None
     collect_all(world)  # the ticket that had begun
@@ -128,7 +120,7 @@ def test_stop_with_saving_comes_to_rest_and_saves(configured: dict[str, object])
     assert len(commands(sends, Save)) == 3
     for node in (*world.settings.working_nodes, "launcher"):
         world.do(node)
-    assert end_of(world) == EndRun("interrupted", "SIGINT")
+    assert world.end == EndRun("interrupted", "SIGINT")
     assert world.checkpoints[0].commit.env_steps == 40
 
 
@@ -138,20 +130,18 @@ def test_stop_with_nothing_to_save_ends_at_once(case: str) -> None:
     if case != "starting":
         world.make_ready()
     if case == "no checkpoints":
-        collect_all(world)
-        train_one(world)
+        ticket(world)
     world.deliver(STOP)
-    assert end_of(world).reason == "interrupted"
+    assert world.end.reason == "interrupted"
 
 
 def test_second_stop_ends_at_once() -> None:
     world = ready_world(checkpoint_at_end=True)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     world.deliver(STOP)
     assert world.ended is None
     world.deliver(STOP)
-    assert end_of(world).reason == "interrupted"
+    assert world.end.reason == "interrupted"
 
 
 def test_stop_during_the_final_evaluation_skips_it_and_saves() -> None:
@@ -162,34 +152,32 @@ def test_stop_during_the_final_evaluation_skips_it_and_saves() -> None:
         eval_at_end=True,
         checkpoint_at_end=True,
     )
-    collect_all(world)
-    sends = train_one(world)
+    sends = ticket(world)
     assert commands(sends, Snapshot)
     assert len(commands(world.deliver(STOP), Save)) == 3
     world.do("optimizer")  # the snapshot stands before the save in its channel
     for node in (*world.settings.working_nodes, "launcher"):
         world.do(node)
-    assert end_of(world).reason == "interrupted"
+    assert world.end.reason == "interrupted"
     assert world.audit.evaluated == []
 
 
 def test_stop_right_after_a_checkpoint_does_not_write_it_again() -> None:
     world = ready_world(checkpoint_every_updates=4)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     for node in world.settings.working_nodes:
         world.do(node)
     world.deliver(STOP)  # while the launcher commits
     assert world.ended is None
     world.do("launcher")
-    assert end_of(world).reason == "interrupted"
+    assert world.end.reason == "interrupted"
     assert len(world.checkpoints) == 1
 
 
 def lost_optimizer(event: Failed | NodeExited, **changes: object) -> EndRun:
     world = ready_world(**({"comebacks": 1} | changes))
     world.deliver(event)
-    return end_of(world)
+    return world.end
 
 
 def test_run_comes_back_from_the_death_of_an_optimizer_within_the_budget() -> None:
@@ -214,7 +202,7 @@ BACK = {"back": True, "restarts": {"env": 1}}
 def lost_in_the_start(event: Failed | NodeExited, **changes: object) -> EndRun:
     world = World(make_settings(**(BACK | changes)))
     world.deliver(event)
-    return end_of(world)
+    return world.end
 
 
 def test_death_while_a_run_comes_back_is_one_of_its_budget() -> None:
@@ -232,18 +220,17 @@ def test_run_that_has_come_back_replaces_a_dead_node_as_any_other() -> None:
     world = ready_world(**BACK)
     assert commands(world.kill("env0"), Respawn)
     world.kill("env0")
-    assert not end_of(world).again
+    assert not world.end.again
     raised = Failed("env0", "stepping", "ValueError: 7", "Traceback ...", {})
     world = ready_world(**(BACK | {"comebacks_on_error": True}))
     world.deliver(raised)
-    assert not end_of(world).again, "it has begun, and would lose what it has trained since"
+    assert not world.end.again, "it has begun, and would lose what it has trained since"
 
 
 def test_run_that_is_asked_to_end_does_not_come_back() -> None:
     world = ready_world(comebacks=1, checkpoint_at_end=True)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     world.deliver(STOP)
     assert world.ended is None
     world.deliver(NodeExited("optimizer", "killed by SIGKILL"))
-    assert not end_of(world).again
+    assert not world.end.again

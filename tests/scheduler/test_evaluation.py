@@ -9,7 +9,7 @@ from fast_core.scheduler.evaluation import Evaluations, EvaluationState
 from fast_core.scheduler.state import SavedState, encode
 from tests.scheduler.simulation import World, make_settings
 from tests.scheduler.test_checkpointing import save_parts
-from tests.scheduler.test_training import collect_all, commands, train_one
+from tests.scheduler.test_training import collect_all, commands, ticket, train_one
 
 
 def evaluating_world(scores: dict[int, float] | None = None, **changes: object) -> World:
@@ -24,11 +24,6 @@ def evaluating_world(scores: dict[int, float] | None = None, **changes: object) 
     ).make_ready()
 
 
-def ticket(world: World) -> list[Send]:
-    collect_all(world)
-    return train_one(world)
-
-
 def snapshot(world: World) -> list[Send]:
     task = world.start("optimizer")
     assert isinstance(task, Snapshot)
@@ -37,6 +32,12 @@ def snapshot(world: World) -> list[Send]:
 
 def evaluate(world: World) -> list[Send]:
     return world.do("evaluator")
+
+
+def played(world: World) -> list[Send]:
+    """The evaluation that is due, from its snapshot to its result."""
+    snapshot(world)
+    return evaluate(world)
 
 
 def test_crossing_the_interval_snapshots_before_anything_else() -> None:
@@ -52,8 +53,7 @@ def test_crossing_the_interval_snapshots_before_anything_else() -> None:
 def test_several_multiples_crossed_at_once_ask_once() -> None:
     world = evaluating_world(eval_every_env_steps=7)
     ticket(world)
-    snapshot(world)
-    evaluate(world)
+    played(world)
     assert world.scheduler.statistics().evaluations_finished == 1
     assert world.can_start() != ["optimizer"]
 
@@ -124,8 +124,7 @@ def test_score_held_long_enough_ends_the_run(
     world = evaluating_world(scores, eval_mode="sync", stop_score=10.0, stop_score_held=held)
     while world.ended is None:
         ticket(world)
-        snapshot(world)
-        evaluate(world)
+        played(world)
     assert world.ended.reason == "finished"
     assert world.ended.text == (
         f"solved: mean return {scores[version]:.6g} over 2 episodes of version {version} "
@@ -194,8 +193,7 @@ def test_solved_names_the_evaluated_version_and_evaluates_no_more() -> None:
     ticket(world)
     save_parts(world)
     world.do(LAUNCHER)
-    assert world.ended is not None
-    assert world.ended.text == (
+    assert world.end.text == (
         "solved: mean return 10 over 2 episodes of version 4 (stop.score: 10, stop.score_held: 1); "
         "training went on to version 12, where a resume begins"
     )
@@ -209,8 +207,7 @@ def test_running_evaluation_is_waited_for_at_the_end() -> None:
     snapshot(world)
     assert world.ended is None
     evaluate(world)
-    assert world.ended is not None
-    assert world.ended.text == (
+    assert world.end.text == (
         "20 env steps trained (stop.env_steps: 20); "
         "last evaluation: mean return 0 over 2 episodes of version 4"
     )
@@ -220,8 +217,7 @@ def test_last_version_is_evaluated_at_the_end_unless_it_was() -> None:
     for every, requests in ((20, [4]), (1000, [4])):
         world = evaluating_world(stop_env_steps=20, eval_every_env_steps=every, eval_at_end=True)
         ticket(world)
-        snapshot(world)
-        evaluate(world)
+        played(world)
         assert world.ended is not None
         assert [event.version for event in world.audit.evaluated] == requests
 
@@ -240,8 +236,7 @@ def test_final_evaluation_waits_for_the_running_one() -> None:
     ticket(world)
     assert world.ended is None
     evaluate(world)
-    snapshot(world)
-    evaluate(world)
+    played(world)
     assert world.ended is not None
     assert [event.version for event in world.audit.evaluated] == [4, 8]
 
@@ -253,10 +248,8 @@ def test_score_reached_on_the_way_to_a_limit_is_said_with_its_version() -> None:
     snapshot(world)
     ticket(world)  # the limit, while version 4 is on its way
     evaluate(world)
-    snapshot(world)
-    evaluate(world)
-    assert world.ended is not None
-    assert world.ended.text == (
+    played(world)
+    assert world.end.text == (
         "40 env steps trained (stop.env_steps: 40); "
         "solved: mean return 10 over 2 episodes of version 4; "
         "last evaluation: mean return 0 over 2 episodes of version 8; "
@@ -267,9 +260,8 @@ def test_score_reached_on_the_way_to_a_limit_is_said_with_its_version() -> None:
 def test_final_evaluation_that_reaches_the_score_says_so() -> None:
     world = evaluating_world({4: 10.0}, stop_score=10.0, stop_env_steps=20)
     ticket(world)
-    snapshot(world)
-    evaluate(world)
-    assert world.ended is not None and world.ended.text.endswith("version 4 (solved)")
+    played(world)
+    assert world.end.text.endswith("version 4 (solved)")
 
 
 def test_stale_evaluation_events_are_counted_and_ignored() -> None:

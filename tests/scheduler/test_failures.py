@@ -21,7 +21,7 @@ from fast_core.messages import (
 from fast_core.messages.launching import Decision, Respawn, StopRequested, Tick
 from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
-from tests.scheduler.test_training import collect_all, train_one
+from tests.scheduler.test_training import ticket
 
 
 def world_of(shards: int = 4, nodes: int = 2, env: int = 1, **changes: object) -> World:
@@ -112,8 +112,7 @@ def test_node_that_lived_long_is_started_at_once_again() -> None:
 
 def test_last_checkpoint_does_not_wait_for_the_next_try() -> None:
     world = world_of(env=2, backoff_s=20.0, max_backoff_s=30.0, checkpoint_at_end=True)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     world.kill("env1")
     assert respawned(world.kill("env1")) == []
     assert len(respawned(world.deliver(StopRequested("Ctrl-C", save=True)))) == 1
@@ -160,7 +159,7 @@ def test_complete_rollout_of_the_dead_is_still_trained_on() -> None:
 def test_what_is_not_survived_ends_the_run(event: object, changes: dict[str, object]) -> None:
     world = world_of(**changes)  # type: ignore[arg-type]
     world.deliver(event)  # type: ignore[arg-type]
-    assert world.ended is not None and world.ended.reason == "failed"
+    assert world.end.reason == "failed"
 
 
 def test_death_beyond_the_budget_ends_the_run_with_its_report() -> None:
@@ -168,7 +167,7 @@ def test_death_beyond_the_budget_ends_the_run_with_its_report() -> None:
     world.kill("env1")
     report = Failed("env2", "stepping", "env2 was killed by SIGKILL", "", {"shard": "4"})
     world.deliver(NodeExited("env2", "killed by SIGKILL", reaped=True, report=report))
-    assert world.ended is not None and world.ended.cause == report
+    assert world.end.cause == report
 
 
 def test_second_news_of_the_same_death_changes_nothing() -> None:
@@ -182,7 +181,7 @@ def test_second_news_of_the_same_death_changes_nothing() -> None:
 def test_death_before_the_start_ends_the_run() -> None:
     world = World(make_settings(restarts={"env": 1}))
     world.deliver(NodeExited("env1", "killed", reaped=True))
-    assert world.ended is not None and world.ended.reason == "failed"
+    assert world.end.reason == "failed"
 
 
 def test_dead_policy_node_takes_nothing_of_the_scheduler_with_it() -> None:

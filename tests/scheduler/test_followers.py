@@ -7,8 +7,7 @@ import pytest
 from fast_core.messages import Followed, Ready, Train
 from fast_core.messages.launching import EndRun, Respawn
 from tests.scheduler.simulation import World, make_settings, simulate
-from tests.scheduler.test_stages import told
-from tests.scheduler.test_training import collect_all, train_one
+from tests.scheduler.test_training import collect_all, commands, train_one
 
 
 def followed(**changes: object) -> World:
@@ -24,7 +23,7 @@ def settled(world: World) -> int:
 def test_ticket_is_settled_when_learner_and_follower_are_done(last: str) -> None:
     world = followed()
     collect_all(world)
-    assert [node for node, _ in told(world.log, Train)] == ["census", "optimizer"]
+    assert [node for node, _ in commands(world.log, Train)] == ["census", "optimizer"]
     for node in ("census", "optimizer"):
         world.start(node)
     (first,) = {"census", "optimizer"} - {last}
@@ -51,13 +50,13 @@ def test_follower_that_comes_back_gets_what_it_has_not_answered() -> None:
     world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
     collect_all(world)
     world.start("census")
-    assert told(world.kill("census"), Respawn)
+    assert commands(world.kill("census"), Respawn)
     train_one(world)
     collect_all(world)
     world.start("census")
     sends = world.deliver(Ready("census", 0))
     world.busy.pop("census")
-    assert [command.ticket for _, command in told(sends, Train)] == [0, 1]
+    assert [command.ticket for _, command in commands(sends, Train)] == [0, 1]
     assert settled(world) == 0
     world.deliver(Followed("census", 0))
     assert settled(world) == 1
@@ -67,9 +66,9 @@ def test_follower_that_is_away_is_told_of_tickets_when_it_is_back() -> None:
     world = followed(restarts={"policy": 1}, degree=1, slots_per_shard=2)
     world.kill("census")
     collect_all(world)
-    assert [node for node, _ in told(world.log, Train)] == ["optimizer", "optimizer"]
+    assert [node for node, _ in commands(world.log, Train)] == ["optimizer", "optimizer"]
     sends = world.deliver(Ready("census", 0))
-    assert [command.ticket for _, command in told(sends, Train)] == [0, 1]
+    assert [command.ticket for _, command in commands(sends, Train)] == [0, 1]
 
 
 def test_follower_that_comes_back_gets_nothing_twice_that_it_has_answered() -> None:
@@ -81,7 +80,7 @@ def test_follower_that_comes_back_gets_nothing_twice_that_it_has_answered() -> N
     world.start("census")
     sends = world.deliver(Ready("census", 0))
     assert settled(world) == 0, "the learner is at it"
-    assert [command.ticket for _, command in told(sends, Train)] == [1]
+    assert [command.ticket for _, command in commands(sends, Train)] == [1]
 
 
 @pytest.mark.parametrize("ticket", [0, 1])
@@ -98,4 +97,4 @@ def test_answer_that_was_not_asked_for_ends_the_run(ticket: int) -> None:
 def test_run_with_replay_and_followers_comes_to_its_end() -> None:
     world = followed(replay="replay", degree=1, slots_per_shard=2, stop_env_steps=200)
     assert simulate(world, seed=3).reason == "finished"
-    assert len([node for node, _ in told(world.log, Train) if node == "census"]) == 10
+    assert len([node for node, _ in commands(world.log, Train) if node == "census"]) == 10

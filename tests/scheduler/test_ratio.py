@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,31 +37,9 @@ def make_state(**changes: object) -> SavedState:
     return SavedState(msgspec.msgpack.encode(fields(**changes)))
 
 
-@pytest.mark.parametrize(
-    ("text", "grants"),
-    [
-        ("0.1", [2, 2, 2, 2, 2]),
-        ("0.01", [0, 0, 0, 0, 1, 0, 0, 0, 0, 1]),
-        ("0.333", [6, 7, 6, 7, 7, 6]),  # 6.66, 13.32, 19.98, 26.64, 33.3, 39.96
-        ("1/3", [6, 7, 7, 6, 7, 7]),
-        ("2.5", [50, 50, 50]),
-        ("1000", [20_000, 20_000]),
-    ],
-)
-def test_fractions_are_carried_from_ticket_to_ticket(text: str, grants: list[int]) -> None:
-    ratio = make_ratio(text)
-    assert [ratio.grant(20 * ticket, 20) for ticket in range(len(grants))] == grants
-
-
 def test_a_decimal_is_taken_as_written_for_ever() -> None:
     """0.1 in binary is a little more; after 1e17 steps that alone would be half a step."""
     assert make_ratio("0.1").granted_by(10**17 + 9) == 10**16
-
-
-def test_the_first_steps_grant_nothing() -> None:
-    ratio = make_ratio("1", starts=30)
-    assert [ratio.grant(20 * ticket, 20) for ticket in range(4)] == [0, 10, 20, 20]
-    assert ratio.learning_from == 30
 
 
 @given(RATIOS, st.integers(0, 500), st.integers(1, 40), st.integers(1, 200))

@@ -402,7 +402,7 @@ def test_interrupted_run_saves_where_it_stands_after_the_one_being_written() -> 
     save_parts(world)
     world.deliver(StopRequested("Ctrl-C", save=True))
     simulate(world)
-    assert world.ended is not None and world.ended.reason == "interrupted"
+    assert world.end.reason == "interrupted"
     assert [found.commit.env_steps for found in world.checkpoints] == [20, 40]
     resumed = World(world.settings, resumed=world.checkpoints[-1]).make_ready()
     assert simulate(resumed).reason == "finished"
@@ -413,7 +413,7 @@ def test_no_time_left_ends_without_the_one_being_written() -> None:
     save_parts(world)
     world.deliver(StopRequested("Ctrl-C", save=True))
     world.deliver(StopRequested("Ctrl-C; no time", save=False))
-    assert world.ended is not None and world.ended.reason == "interrupted"
+    assert world.end.reason == "interrupted"
     assert world.checkpoints == []
 
 
@@ -433,7 +433,7 @@ def test_successor_is_told_of_every_ticket_that_is_not_settled() -> None:
     tickets = [train.ticket for train in told if isinstance(train, Train)]
     assert tickets == list(range(1, merged)) and len(tickets) == 3
     simulate(world)
-    assert world.ended is not None and world.ended.reason == "finished"
+    assert world.end.reason == "finished"
     assert world.scheduler.statistics().env_steps_trained == 200
 
 

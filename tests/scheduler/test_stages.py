@@ -20,9 +20,8 @@ from fast_core.messages import (
     Transformed,
 )
 from fast_core.messages.launching import EndRun
-from fast_core.scheduler import Send
 from tests.scheduler.simulation import World, make_settings, simulate
-from tests.scheduler.test_training import collect_all, train_one
+from tests.scheduler.test_training import commands, ticket
 
 
 def staged(**changes: object) -> World:
@@ -30,39 +29,31 @@ def staged(**changes: object) -> World:
     return World(make_settings(**(values | changes))).make_ready()
 
 
-def collect(world: World, node: str) -> list[Send]:
-    return world.do(node)
-
-
-def told(sends: list[Send], kind: type) -> list[tuple[str, object]]:
-    return [(node, command) for node, command in sends if isinstance(command, kind)]
-
-
 def test_rollout_visits_the_stages_in_order_and_then_trains() -> None:
     world = staged(shards=1, env_nodes=("env0",))
     ref = RolloutRef(shard=0, incarnation=1, slot=0, rollout_id=1)
-    assert told(collect(world, "env0"), Transform) == [("first", Transform(0, ref))]
-    assert told(collect(world, "first"), Transform) == [("second", Transform(0, ref))]
-    sends = collect(world, "second")
-    assert [(node, c.rollouts) for node, c in told(sends, Train)] == [("optimizer", (ref,))]
+    assert commands(world.do("env0"), Transform) == [("first", Transform(0, ref))]
+    assert commands(world.do("first"), Transform) == [("second", Transform(0, ref))]
+    sends = world.do("second")
+    assert [(node, c.rollouts) for node, c in commands(sends, Train)] == [("optimizer", (ref,))]
 
 
 def test_first_stage_gets_rollouts_in_shard_order_whoever_is_faster() -> None:
     world = staged()
-    assert told(collect(world, "env1"), Transform) == []
-    sends = told(collect(world, "env0"), Transform)
+    assert commands(world.do("env1"), Transform) == []
+    sends = commands(world.do("env0"), Transform)
     assert [(node, c.rollout.shard) for node, c in sends] == [("first", 0), ("first", 1)]
 
 
 def test_above_degree_0_the_first_stage_gets_rollouts_as_they_come() -> None:
     world = staged(degree=1, slots_per_shard=2)
-    sends = told(collect(world, "env1"), Transform)
+    sends = commands(world.do("env1"), Transform)
     assert [(node, c.rollout.shard) for node, c in sends] == [("first", 1)]
 
 
 def test_shard_goes_on_collecting_while_a_stage_has_its_rollout() -> None:
     world = staged(degree=1, slots_per_shard=2)
-    collect(world, "env1")
+    world.do("env1")
     assert world.can_start() == ["env0", "env1", "first"]
     assert world.scheduler.statistics().rollouts_staged == 1
 
@@ -84,7 +75,7 @@ def test_report_about_a_rollout_that_a_stage_does_not_have_ends_the_run(
 ) -> None:
     """The rollout that it does have might never be reported: then the run would wait for ever."""
     world = staged(shards=1, env_nodes=("env0",))
-    collect(world, "env0")
+    world.do("env0")
     names = {"shard": 0, "incarnation": 1, "slot": 0, "rollout_id": 1} | change
     node = str(names.pop("node", "first"))
     report = Transformed(node, RolloutRef(**names))  # type: ignore[arg-type]
@@ -94,8 +85,8 @@ def test_report_about_a_rollout_that_a_stage_does_not_have_ends_the_run(
 def test_repeated_report_ends_the_run() -> None:
     """Whoever reports early or twice may write to a slot that is not its own any more."""
     world = staged(shards=1, env_nodes=("env0",), stages=("first",))
-    collect(world, "env0")
-    collect(world, "first")
+    world.do("env0")
+    world.do("first")
     report = Transformed("first", RolloutRef(0, 1, 0, 1))
     assert failure_of(world, report) == (
         "first reported rollout 1 of shard 0 (incarnation 1, slot 0) as transformed, which it does "
@@ -175,8 +166,7 @@ def saving(**changes: object) -> World:
         checkpoint_every_updates=4,
         **changes,
     )
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     assert world.scheduler.statistics().phase == "checkpointing"
     return world
 
@@ -195,7 +185,7 @@ def test_report_that_nobody_asked_a_users_node_for_ends_the_run_by_name(
 ) -> None:
     """Nothing would ever answer it: the run would wait without a word."""
     world = saving()
-    ((_, end),) = told(world.scheduler.handle(event, 0.0), EndRun)
+    ((_, end),) = commands(world.scheduler.handle(event, 0.0), EndRun)
     assert isinstance(end, EndRun)
     assert re.search(said, end.text)
 
@@ -204,4 +194,4 @@ def test_part_of_a_checkpoint_begun_anew_is_no_fault_of_a_users_node() -> None:
     world = saving(restarts={"env": 1})
     world.scheduler.handle(NodeExited("env1", "was killed by SIGKILL", reaped=True), 0.0)
     sends = world.scheduler.handle(Saved("first", 1, ()), 0.0)
-    assert told(sends, EndRun) == []
+    assert commands(sends, EndRun) == []

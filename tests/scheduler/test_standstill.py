@@ -12,6 +12,8 @@ from fast_core.scheduler.standstill import Debt, Standstill
 from tests.scheduler.simulation import World, make_settings, simulate
 
 FIRST_S, REPEAT_S = 600.0, 60.0
+EVENT = RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
+DEBT = Debt("env0", RolloutReady, "has not collected")
 LIMITS = {"work_timeout_s": FIRST_S, "repeat_timeout_s": REPEAT_S}
 
 
@@ -113,47 +115,44 @@ def test_no_limit_means_no_limit() -> None:
 
 def test_nothing_is_said_while_nothing_is_owed() -> None:
     still = Standstill(FIRST_S, REPEAT_S)
-    still.take(RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ()), 0.0)
+    still.take(EVENT, 0.0)
     assert still.look(iter(()), 0.0, 1000.0) is None
 
 
 def test_long_gaps_are_the_scale_of_later_ones() -> None:
-    still, event = Standstill(FIRST_S, REPEAT_S), RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
+    still = Standstill(FIRST_S, REPEAT_S)
     for at_s in (0.0, 5.0, 10.0):
-        still.take(event, at_s)
-    debt = Debt("env0", RolloutReady, "has not collected")
+        still.take(EVENT, at_s)
     assert still.check_s == 10.0 + REPEAT_S / 2
-    assert still.look(iter([debt]), 0.0, 40.0) is None, "20 times 5 s may pass"
+    assert still.look(iter([DEBT]), 0.0, 40.0) is None, "20 times 5 s may pass"
     assert still.check_s == 60.0
-    told = still.look(iter([debt]), 0.0, 60.0)
+    told = still.look(iter([DEBT]), 0.0, 60.0)
     assert told is not None
     assert not told.over
     assert still.check_s == 110.0
-    over = still.look(iter([debt]), 0.0, 110.0)
+    over = still.look(iter([DEBT]), 0.0, 110.0)
     assert over is not None
     assert over.over
 
 
 def test_what_always_takes_longer_than_the_limit_of_repeats_is_waited_for() -> None:
     """Such as a stage that asks people: what the first answer took is what others take."""
-    still, event = Standstill(FIRST_S, REPEAT_S), RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
+    still = Standstill(FIRST_S, REPEAT_S)
     still.take(Ready("env0", 1), 1e6)
-    debt = Debt("env0", RolloutReady, "has not collected")
     for first_s in (1e6, 1e6 + 70.0):
         now_s = first_s
         while (now_s := still.check_s or 0.0) < first_s + 70.0:
-            verdict = still.look(iter([debt]), 0.0, now_s)
+            verdict = still.look(iter([DEBT]), 0.0, now_s)
             assert verdict is None or not verdict.over
-        still.take(event, first_s + 70.0)
+        still.take(EVENT, first_s + 70.0)
 
 
 def test_pause_of_everybody_is_no_standstill() -> None:
     """Ctrl-Z, a container that is frozen: the first to go on may be whoever looks."""
-    still, event = Standstill(FIRST_S, REPEAT_S), RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
+    still = Standstill(FIRST_S, REPEAT_S)
     for at_s in (0.0, 1.0, 2.0):
-        still.take(event, at_s)
-    debt = Debt("env0", RolloutReady, "has not collected")
-    assert still.look(iter([debt]), 2.0, 10_000.0) is None
+        still.take(EVENT, at_s)
+    assert still.look(iter([DEBT]), 2.0, 10_000.0) is None
     assert still.check_s == 10_000.0 + REPEAT_S / 2
 
 

@@ -32,33 +32,6 @@ def test_tickets_needed(
 
 
 @pytest.mark.parametrize(
-    ("replay_ratio", "learning_starts", "settled", "updates", "needed"),
-    [
-        ("1", 0, 0, 0, 1),  # a ticket is 2 x 10 env steps
-        ("0.1", 0, 0, 0, 5),  # and grants 2
-        ("0.1", 0, 3, 6, 5),
-        ("0.1", 0, 3, 4, 6),  # two were skipped
-        ("0.1", 30, 0, 0, 6),  # 30 + 90 env steps
-        ("0.1", 1000, 2, 0, 55),
-        ("0.1", 1000, 54, 8, 55),
-        ("0.001", 0, 0, 0, 450),  # most tickets grant nothing
-    ],
-)
-def test_tickets_needed_for_updates_follow_the_ratio(
-    replay_ratio: str, learning_starts: int, settled: int, updates: int, needed: int
-) -> None:
-    settings = make_settings(
-        replay="replay",
-        replay_ratio=replay_ratio,
-        learning_starts=learning_starts,
-        stop_env_steps=None,
-        stop_updates=9,
-    )
-    found = tickets_needed(settings, at(20 * settled, updates), Ratio(settings, None), settled)
-    assert found == needed
-
-
-@pytest.mark.parametrize(
     ("limits", "env_steps", "updates", "text"),
     [
         ({}, 99, 0, None),

@@ -35,18 +35,6 @@ class Bench:
         return "".join(names[id(rollout)] for rollout in merged)
 
 
-def test_synchronous_ticket_merges_in_shard_order() -> None:
-    bench = Bench(3, 0)
-    bench.start("abc")
-    assert [bench.complete(name) for name in "cab"] == [None, None, "abc"]
-
-
-def test_asynchronous_ticket_is_the_first_to_complete_in_that_order() -> None:
-    bench = Bench(2, 2)
-    bench.start("abcdef")
-    assert [bench.complete(name) for name in "febd"] == [None, "fe", None, "bd"]
-
-
 def test_straggler_is_left_behind_while_the_bound_allows() -> None:
     bench = Bench(2, 1)
     bench.start("abcd")  # started at settled 0: ticket 1 is the last they may join
@@ -115,13 +103,6 @@ def test_straggler_may_be_given_up_and_its_place_goes_to_another() -> None:
     assert bench.complete("d") == "ed"
     assert bench.rollouts["a"].place is Place.LATE
     assert not bench.tickets.quiescent
-
-
-def test_nothing_is_late_at_degree_0() -> None:
-    bench = Bench(3, 0, drops=True)
-    bench.start("abc")
-    assert [bench.complete(name) for name in "cab"] == [None, None, "abc"]
-    assert bench.tickets.late == 0
 
 
 def test_rollout_that_must_train_sooner_takes_those_before_it_along() -> None:

@@ -29,6 +29,12 @@ def train_one(world: World) -> list[Send]:
     return world.do("optimizer")
 
 
+def ticket(world: World) -> list[Send]:
+    """Collect and train on one."""
+    collect_all(world)
+    return train_one(world)
+
+
 def test_synchronous_run_alternates() -> None:
     world = ready_world(shards=3, stop_env_steps=90)
     for ticket in range(3):
@@ -41,8 +47,7 @@ def test_synchronous_run_alternates() -> None:
         assert [ref.rollout_id for ref in train.rollouts] == [ticket + 1] * 3
         sends = train_one(world)
         assert len(commands(sends, Collect)) == (2 if ticket < 2 else 0)
-    assert world.ended is not None
-    assert world.ended.text == "90 env steps trained (stop.env_steps: 90)"
+    assert world.end.text == "90 env steps trained (stop.env_steps: 90)"
 
 
 def test_collects_are_batched_by_node_in_shard_order() -> None:
@@ -79,29 +84,9 @@ def test_slots_bound_collection_too() -> None:
     assert node == "env0", "ticket 0 held both slots of shard 0, which completed first"
 
 
-def test_stale_and_doubled_rollouts_are_counted_and_ignored() -> None:
-    world = ready_world()
-    task = world.start("env0")
-    world.finish("env0")
-    before = world.scheduler.statistics()
-    event = RolloutReady("env0", 0, 1, 0, 1, 0, 0, (), ())
-    assert task.shard == 0  # type: ignore[union-attr]
-    stale = [
-        event,
-        msgspec.structs.replace(event, shard=1),
-        msgspec.structs.replace(event, shard=9),
-    ]
-    for wrong in stale:
-        assert world.scheduler.handle(wrong, 0.0) == []
-    after = world.scheduler.statistics()
-    assert after.stale_events == before.stale_events + 3
-    assert after.env_steps_collected == before.env_steps_collected == 10
-
-
 def test_rollout_with_weights_older_than_ordered_ends_the_run() -> None:
     world = ready_world(degree=9, slots_per_shard=2, stop_env_steps=1000)
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     shard, (slot, rollout_id) = next(iter(world.audit.running.items()))
     node = world.audit.owner[shard]
     sends = world.deliver(RolloutReady(node, shard, 1, slot, rollout_id, 2, 3, (), ()))
@@ -139,16 +124,14 @@ def test_training_report_without_training_ends_the_run() -> None:
 
 def test_doubled_training_report_is_counted_and_ignored() -> None:
     world = ready_world()
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     assert world.scheduler.handle(Trained("optimizer", 0, 4, 4, 0, 0.0, 0, {}), 0.0) == []
     assert world.scheduler.statistics().stale_events == 1
 
 
 def test_skipped_updates_settle_a_ticket() -> None:
     world = World(make_settings(), skipped=lambda ticket: 3).make_ready()
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     statistics = world.scheduler.statistics()
     assert (statistics.tickets_settled, statistics.updates, statistics.version) == (1, 1, 1)
 
@@ -205,19 +188,24 @@ def test_episodes_without_a_known_outcome_make_no_mean(
 
 def test_more_quarantined_episodes_than_allowed_end_the_run_with_the_cause() -> None:
     world = quarantined_of(100, 51)
-    assert world.ended is not None and world.ended.reason == "failed"
+    assert world.end.reason == "failed"
     assert "51 of the last 100 training episodes met NaN or infinity" in world.ended.text
     assert "environment.nonfinite_share: 0.5" in world.ended.text
+
+
+def lags(world: World, ticket: int, mean: float, largest: int) -> None:
+    """Settle a ticket whose rows lag so much."""
+    collect_all(world)
+    world.busy.clear()
+    world.inbox["optimizer"].clear()
+    world.version += 4
+    world.deliver(Trained("optimizer", ticket, world.version, 4, 0, mean, largest, {}))
 
 
 def test_lag_is_shown_now_mean_and_largest() -> None:
     world = ready_world(stop_env_steps=1000)
     for ticket, (mean, largest) in enumerate([(1.0, 3), (2.0, 2)]):
-        collect_all(world)
-        world.busy.clear()
-        world.inbox["optimizer"].clear()
-        world.version += 4
-        world.deliver(Trained("optimizer", ticket, world.version, 4, 0, mean, largest, {}))
+        lags(world, ticket, mean, largest)
     statistics = world.scheduler.statistics()
     assert (statistics.lag_now, statistics.lag_mean, statistics.lag_max) == (2.0, 1.5, 3)
 
@@ -227,8 +215,7 @@ def test_lag_is_shown_now_mean_and_largest() -> None:
 def test_exactly_the_tickets_that_env_steps_need(stop: int, tickets: int, degree: int) -> None:
     world = ready_world(stop_env_steps=stop, degree=degree, slots_per_shard=3)
     while world.ended is None:
-        collect_all(world)
-        train_one(world)
+        ticket(world)
     statistics = world.scheduler.statistics()
     assert statistics.env_steps_collected == statistics.env_steps_trained == 20 * tickets
 
@@ -239,8 +226,7 @@ def test_update_limit_collects_nothing_in_vain(skipped: int, degree: int) -> Non
     settings = make_settings(stop_env_steps=None, stop_updates=10, degree=degree, slots_per_shard=3)
     world = World(settings, skipped=lambda ticket: skipped).make_ready()
     while world.ended is None:
-        collect_all(world)
-        train_one(world)
+        ticket(world)
     statistics = world.scheduler.statistics()
     each = 4 - skipped
     assert statistics.updates >= 10
@@ -257,8 +243,7 @@ def test_time_limit_ends_the_run_at_rest() -> None:
     world.now_s = 5.0
     sends = train_one(world)
     assert commands(sends, Collect) == []
-    assert world.ended is not None
-    assert world.ended.text == "5.0 s of training (stop.time_s: 5)"
+    assert world.end.text == "5.0 s of training (stop.time_s: 5)"
 
 
 def test_time_limit_lets_a_begun_ticket_train() -> None:
@@ -267,8 +252,7 @@ def test_time_limit_lets_a_begun_ticket_train() -> None:
     world.now_s = 6.0
     world.finish("env0")
     assert world.ended is None and world.scheduler.next_wakeup_s() is None
-    collect_all(world)
-    train_one(world)
+    ticket(world)
     assert world.ended is not None
     assert world.scheduler.statistics().env_steps_trained == 20
 
@@ -278,11 +262,7 @@ def test_steps_on_a_round_itself_are_no_lag_beyond_it() -> None:
     world = ready_world(stop_env_steps=1000)
     seen = []
     for ticket, (mean, largest) in enumerate([(1.5, 3), (3.5, 5), (1.5, 3)]):
-        collect_all(world)
-        world.busy.clear()
-        world.inbox["optimizer"].clear()
-        world.version += 4
-        world.deliver(Trained("optimizer", ticket, world.version, 4, 0, mean, largest, {}))
+        lags(world, ticket, mean, largest)
         now = world.scheduler.statistics()
         seen.append((now.lag_beyond, now.lag_beyond_max))
     assert seen == [(0.0, 0), (2.0, 2), (0.0, 2)]
