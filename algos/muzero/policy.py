@@ -31,6 +31,7 @@ class MuZeroPolicy:
         self._model, self._map = model, ActionMap(environment.action)
         self._choices = environment.action.n
         self._exploration = 0.0
+        self._discount = -settings.gamma if settings.two_players else settings.gamma
         self._search = Search(
             self._choices,
             settings.simulations,
@@ -66,6 +67,15 @@ class MuZeroPolicy:
             explore=noise is not None,
         )
 
+    def worth(self, obs: Array) -> F32:
+        """What the model says that each choice is worth, ``[A]``; NaN where it is forbidden."""
+        latent, mask = self._model.root(obs).latent, self._model.encoder.mask(obs)
+        step = self._model.step(latent.repeat(self._choices, axis=0), np.arange(self._choices))
+        worth: F32 = step.reward + np.float32(self._discount) * step.value
+        if mask is not None:
+            worth[~mask[0]] = np.nan
+        return worth
+
     def _any(self, rows: int, noise: Array, mask: Bool | None) -> ActionOutput:
         """Any allowed action: that of the greatest number."""
         allowed = np.ones((rows, self._choices), np.bool_) if mask is None else mask.copy()
@@ -98,6 +108,9 @@ class MuZeroThinker:
         self._policy.load(parameters)
 
     def think(self, obs: Array, action: Array, state: Array | None) -> Thoughts:
-        """Of ``obs [1, ...]`` the root's value, and the policy that the search made of it."""
+        """Of ``obs [1, ...]`` the root's value, the policy that the search made, and one step on.
+
+        That is the reward and the value after each choice that is allowed.
+        """
         found = self._policy.search(obs)
-        return Thoughts(float(found.value[0]), [found.policy[0].copy()])
+        return Thoughts(float(found.value[0]), [found.policy[0].copy()], self._policy.worth(obs))

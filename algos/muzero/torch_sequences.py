@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fast_core.algorithm import Array, SequenceBatch
-from fast_core.algos.muzero.config import POLICY, VALUE, MuZeroConfig
+from fast_core.algos.muzero.config import POLICY, TO_PLAY, VALUE, MuZeroConfig
 from fast_core.algos.muzero.targets import Targets, find_targets
 from fast_core.algos.nets.observations import Bool, ObservationEncoder
 from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.tables import Uploader
 from fast_core.algos.replay.torch_vectors import TensorScaling
+from fast_core.errors import ConfigError
 
 
 class TorchSequences(NamedTuple):
@@ -68,10 +70,14 @@ class Sequences:
     ) -> None:
         self._settings, self._encoder = settings, encoder
         self._upload, self._scaling = upload, scaling
+        self._looked = False  # at whether players take turns
 
     def take(self, batch: SequenceBatch, rng: np.random.Generator) -> TorchSequences:
         """A batch on the device; ``rng`` draws actions behind the ends of episodes."""
         settings, unroll = self._settings, self._settings.unroll
+        if settings.two_players and not self._looked:
+            check_turns(batch)
+            self._looked = True
         # What one player gains the other loses.
         discount = -settings.gamma if settings.two_players else settings.gamma
         targets = find_targets(batch, unroll, settings.n_step, discount)
@@ -110,3 +116,20 @@ class Sequences:
         vector = self._upload(np.array(self._encoder.vector(obs)))
         images = tuple(self._upload(np.array(image)) for image in self._encoder.images(obs))
         return Rows(vector if self._scaling is None else self._scaling(vector), images)
+
+
+def check_turns(batch: SequenceBatch) -> None:
+    """See whether another player moves with every step.
+
+    Raises:
+        ConfigError: The same one did twice.
+    """
+    player = cast("NDArray[np.void]", batch.obs)[TO_PLAY].astype(np.int64)
+    again = (player[:, 1:] == player[:, :-1]) & batch.mask
+    if again.any():
+        raise ConfigError(
+            f"algorithm.two_players is for games in which another player moves with every step; "
+            f"{TO_PLAY!r} stayed {player[:, :-1][again][0]} in {again.sum()} steps of the first "
+            "batch. Set it to false where one agent plays against an opponent that is part of the "
+            "environment."
+        )

@@ -2,14 +2,24 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from fast_core.algorithm import LearnerSetup, PolicySetup
+from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.muzero.config import POLICY, VALUE
-from tests.algos.muzero.cases import CHOICES, ENVIRONMENT, make_config, make_learner, make_sequences
+from fast_core.errors import ConfigError
+from tests.algos.muzero.cases import (
+    CHOICES,
+    ENVIRONMENT,
+    SEEN,
+    make_config,
+    make_learner,
+    make_sequences,
+)
 from tests.algos.muzero.test_support import h, inverse, two_hot
 from tests.algos.muzero.test_targets import by_hand
 
@@ -165,3 +175,20 @@ def test_networks_say_nothing_at_first():
     for said in (root.logits, root.value, step.reward, step.value, step.logits):
         np.testing.assert_allclose(said, 0, atol=1e-6)
     assert np.ptp(step.latent[0]) > 1
+
+
+def test_game_in_which_the_same_player_moves_twice_is_refused():
+    parts = (("seen", SEEN), ("to_play", SpaceSpec("discrete", (), "int64", n=2)))
+    environment = msgspec.structs.replace(ENVIRONMENT, observation=SpaceSpec.composite(parts))
+    config = make_config(two_players=True)
+    plain = make_sequences(config)
+    obs = np.zeros(plain.obs.shape[:2], environment.observation.row_dtype)
+    obs["seen"], turns = plain.obs, np.arange(obs.shape[1]) % 2
+    obs["to_play"] = turns
+    learner = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 1))
+    learner.update(replace(plain, obs=obs))
+    obs = obs.copy()
+    obs["to_play"][3, 1:] = 1 - turns[1:]
+    learner = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 1))
+    with pytest.raises(ConfigError, match="'to_play' stayed 0 in 1 steps of the first batch"):
+        learner.update(replace(plain, obs=obs))

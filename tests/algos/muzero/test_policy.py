@@ -138,3 +138,18 @@ def test_page_shows_what_a_search_finds():
     found = policy.search(obs)
     assert thoughts.value == pytest.approx(float(found.value[0]))
     np.testing.assert_array_equal(thoughts.probabilities[0], found.policy[0])
+    model = config.make_model(ENVIRONMENT, PolicySetup())
+    model.load(make_learner(config).policy_parameters()[:-1])
+    for action, worth in enumerate(thoughts.q):
+        step = model.step(model.root(obs).latent, np.array([action]))
+        assert worth == pytest.approx(float(step.reward[0] + config.gamma * step.value[0]), 1e-4)
+
+
+def test_page_shows_no_value_of_what_is_forbidden():
+    config = make_config()
+    thinker = config.make_thinker(MASKED)
+    thinker.load(config.make_algorithm(MASKED, LearnerSetup(0, 1, 1, 1)).policy_parameters())
+    seen, _ = masked(1)
+    thoughts = thinker.think(seen, np.zeros(1, np.int64), None)
+    assert np.isnan(thoughts.q).tolist() == (seen["allowed"][0] == 0).tolist()
+    assert np.isnan(thoughts.q).any() and not thoughts.probabilities[0][np.isnan(thoughts.q)].any()
