@@ -5,8 +5,9 @@
 Vectors: 1e6 transitions of 17 float32 observed and 6 acted. Images: 1e5 transitions of four
 stacked frames of 84x84 bytes, of which FastLoop stores each once. A draw by priority sets new
 priorities for the 256 rows. FastLoop draws into arrays that exist, as the replay node does into
-batch slots, from 64 (images: 8) environments whose episodes end now and then. The ratio is that
-of draws by priority on vectors, FastLoop / cpprb; the others and their targets are figures.
+batch slots, from 64 (images: 8) environments whose episodes end now and then. Sequences of 16 rows
+and 8 before them, 64 a draw, stand beside plain draws, by rows. The ratio is that of draws by
+priority on vectors, FastLoop / cpprb; the others and their targets are figures.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from benchmarks.peer_replay import (
     missing,
     torchrl,
 )
+from fast_core.algorithm import Window
 from fast_core.algorithm.spec import FieldSpec, SpaceSpec
 from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, Segment, replay_fields
 
@@ -43,9 +45,12 @@ TASKS = (
 )
 ENVS = {"vectors": 64, "images": 8}
 EPISODE_STEPS = 1000
+SEQUENCES, WINDOW = 64, Window(16, 8)
 SECONDS = 0.4
 # By figure: at least, FastLoop's rate divided by the other's.
 TARGETS = {
+    "vectors_sequence_rows_ratio_to_draw": 0.5,
+    "images_sequence_rows_ratio_to_draw": 0.5,
     "vectors_draw_ratio_to_gather": 1 / 1.3,
     "vectors_by_priority_ratio_to_cpprb": 2.0,
     "vectors_draw_ratio_to_torchrl": 4.0,
@@ -57,8 +62,8 @@ TARGETS = {
 }
 
 
-def fastloop(task: Task) -> tuple[Peer, float]:
-    """A filled replay memory, and its bytes per transition divided by the least possible."""
+def fastloop(task: Task) -> tuple[Peer, Callable[[], object], float]:
+    """A filled replay memory, what draws sequences of it, and its bytes by the least possible."""
     envs = ENVS[task.name]
     fields = replay_fields(
         SpaceSpec("box", task.row, np.dtype(task.dtype).name),
@@ -73,6 +78,10 @@ def fastloop(task: Task) -> tuple[Peer, float]:
     reader = ReplayReader([log], steps=1, gamma=0.99, frames=task.frames, seed=seed)
     tree = PriorityTree(reader.leaves, ALPHA, 1e-6, seed)
     batch, error = reader.arrays(BATCH), np.random.default_rng(1).random(BATCH, np.float32)
+    unrolled = ReplayReader(
+        [log], steps=WINDOW.steps, gamma=0.99, frames=task.frames, window=WINDOW, seed=seed
+    )
+    sequences = unrolled.arrays(SEQUENCES)
 
     def draw_by_priority() -> None:
         reader.draw(batch, tree, BETA)
@@ -81,7 +90,8 @@ def fastloop(task: Task) -> tuple[Peer, float]:
     add = adder(log, task)
     fill(add, task)
     least = task.capacity * sum(column.row_nbytes for column in fields)
-    return Peer(add, lambda: reader.draw(batch), draw_by_priority, nbytes), nbytes / least
+    peer = Peer(add, lambda: reader.draw(batch), draw_by_priority, nbytes)
+    return peer, lambda: unrolled.draw(sequences), nbytes / least
 
 
 def adder(log: ReplayLog, task: Task) -> Callable[[], None]:
@@ -137,11 +147,29 @@ def against(task: Task, kind: str, ours: Peer, other: str, theirs: Peer, rounds:
     }
 
 
+def beside(task: Task, ours: Peer, draw_sequences: Callable[[], object], rounds: int) -> dict:
+    """Rows that sequences give a second, and plain draws."""
+    found = alternate(
+        rounds,
+        sequences=lambda: SEQUENCES * WINDOW.length * rate(draw_sequences),
+        plain=lambda: BATCH * rate(ours.draw),
+    )
+    key, ratio = f"{task.name}_sequence_rows", found["sequences"] / found["plain"]
+    wanted = TARGETS[f"{key}_ratio_to_draw"]
+    print(
+        f"{task.name} sequences: {found['sequences']:,.0f} rows/s, plain draws "
+        f"{found['plain']:,.0f}, ratio {ratio:.2f} (target {wanted:.2f})",
+        flush=True,
+    )
+    return {f"{key}_per_s": found["sequences"], f"{key}_ratio_to_draw": ratio}
+
+
 def measure(task: Task, rounds: int, skipped: list[str]) -> dict[str, float]:
     """All figures of one task; peers are made and dropped one by one, they take gigabytes."""
-    ours, overhead = fastloop(task)
+    ours, draw_sequences, overhead = fastloop(task)
     figures: dict[str, float] = {f"{task.name}_bytes_by_least": overhead}
     print(f"{task.name}: {overhead:.3f} times the least possible memory", flush=True)
+    figures |= beside(task, ours, draw_sequences, rounds)
     figures |= against(task, "draw", ours, "gather", gather(task), rounds)
     for name, make in (("cpprb", cpprb), ("torchrl", torchrl)):
         if installed(name) is None:
