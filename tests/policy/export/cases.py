@@ -233,6 +233,21 @@ CASES: dict[str, Callable[[], Case]] = {
     "ppo_own_frames": lambda: ppo(
         SEEN["stacked"][0], discrete(3), frames=3, flat=False, network=f"{OWN}:Frames"
     ),
+    "sac_lstm": lambda: replay(
+        "sac", MIXED, ODD_BOX, normalize_observations=True, recurrent="lstm", recurrent_size=6
+    ),
+    "dqn_gru_masked": lambda: replay(
+        "dqn", masked(FIVE, 4), discrete(4), mask="action_mask", recurrent="gru", recurrent_size=6
+    ),
+    "dqn_cnn_gru": lambda: replay(
+        "dqn",
+        SEEN["small"][0],
+        discrete(3),
+        frames=2,
+        flat=False,
+        recurrent="gru",
+        recurrent_size=6,
+    ),
     "sac_own": lambda: replay("sac", FIVE, ODD_BOX, network=f"{OWN}:Plain"),
     "ddpg_own_each": lambda: replay(
         "ddpg", FIVE, ODD_BOX, network=f"{OWN}:Both", hidden_sizes=None
