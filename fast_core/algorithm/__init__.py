@@ -166,7 +166,8 @@ class UpdateReport:
         priority: ``[N]`` float32, absolute errors of the rows of a `ReplayBatch`, from which the
             replay computes their new priorities; None where it should not.
         extra: ``[N, ...]`` by name, all columns that the learner writes of the rows of a
-            `ReplayBatch`, or none of them to leave what is there.
+            `ReplayBatch`, or none of them to leave what is there. Of a `SequenceBatch`
+            ``[N, L, ...]``, of which those of rows that are there count.
     """
 
     updates: int

@@ -164,7 +164,10 @@ class SequenceBatch:
         state: ``[N, S]`` float32, what a recurrent policy remembered before the first row that is
             there: zero where its episode began. None unless `ReplaySpec.stored_state`.
         extra: ``[N, L, ...]`` by name, what `Blueprint.columns` declares; ``[N, ...]``, of the
-            first row that is there, where the column's ``fold`` says so.
+            first row that is there, where the column's ``fold`` says so. Of a column that the
+            learner writes what it said of each row last, zeros if nothing.
+        written: ``[N, L]`` int64, the version of the learner that said it, -1 where nothing was
+            said; None without such columns.
     """
 
     obs: Array
@@ -178,3 +181,4 @@ class SequenceBatch:
     progress: float
     state: Array | None = None
     extra: Mapping[str, Array] = field(default_factory=dict)
+    written: Array | None = None

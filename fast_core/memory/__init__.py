@@ -36,7 +36,7 @@ from fast_core.memory.ring import Ring
 from fast_core.memory.rollout import RolloutSlot, RolloutStore
 from fast_core.memory.segment import Segment, segment_name
 from fast_core.memory.shared import ACTOR, ANYONE, EXECUTOR, STAGES, Shared, Structure
-from fast_core.memory.side_columns import SideColumns
+from fast_core.memory.side_columns import NEVER, SideColumns
 from fast_core.memory.stats import STATS_WORDS, StatsColumn, StatsRow, Trace
 from fast_core.memory.weights import EvaluationSlot, WeightBoard
 
@@ -44,6 +44,7 @@ __all__ = [
     "ACTOR",
     "ANYONE",
     "EXECUTOR",
+    "NEVER",
     "PULSE_PERIOD_S",
     "STAGES",
     "STATS_WORDS",

@@ -26,6 +26,9 @@ class SideColumns(Planned):
 
     A row has the place of its leaf in a `PriorityTree`, and goes with it when the log goes on.
 
+    Attributes:
+        names: Of the columns.
+
     Concurrency: the replay node alone reads and writes, at the same points as priorities. What it
     was writing when it died its successor writes once more, in the same order.
     """
@@ -36,7 +39,7 @@ class SideColumns(Planned):
         """Use ``create``, in memory that is zero, or ``attach``."""
         self.rows = rows
         self.arrays = columns_at(memory, HEADER_BYTES, _stored(columns, logs * rows))
-        self._names = [column.name for column in columns]
+        self.names = [column.name for column in columns]
 
     @staticmethod
     def nbytes(columns: tuple[Column, ...], logs: int, rows: int) -> int:
@@ -59,7 +62,7 @@ class SideColumns(Planned):
         place, owner = self._places(log, row), self.arrays["owner"]
         known = owner[place] <= row + 1  # else the log has gone on meanwhile
         place = place[known]
-        for name in self._names:
+        for name in self.names:
             self.arrays[name][place] = values[name][known]
         self.arrays["version"][place] = version
         owner[place] = row[known] + 1
@@ -75,7 +78,7 @@ class SideColumns(Planned):
         place = self._places(log, row)
         known = self.arrays["owner"][place] == row + 1
         version[...] = np.where(known, self.arrays["version"][place], NEVER)
-        for name in self._names:
+        for name in self.names:
             values[name][...] = self.arrays[name][place]
             values[name][~known] = 0
 

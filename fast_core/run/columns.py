@@ -69,8 +69,8 @@ def replay_columns(plan: RunPlan) -> tuple[Column, ...]:
 def batch_fields(plan: RunPlan) -> Fields:
     """The columns of a batch slot, as `fast_core.memory.ReplayArrays` has them."""
     logged, sequence = replay_columns(plan), plan.replay_spec.sequence
-    drawn, said = batch_columns(logged, plan.environment.frames, sequence), later_columns(plan)
-    written = FieldSpec("written", (), "int64", "rollout")
+    drawn, said = batch_columns(logged, plan.environment.frames, sequence), _said(plan)
+    written = FieldSpec("written", _many(plan), "int64", "rollout")
     return (*drawn, written, *said) if said else drawn
 
 
@@ -79,9 +79,30 @@ def later_columns(plan: RunPlan) -> tuple[Column, ...]:
     return written_by("learner", plan.blueprint.columns(plan.environment))
 
 
+def _many(plan: RunPlan) -> tuple[int, ...]:
+    """How many rows each of a batch has: none of its own where it is one."""
+    sequence = plan.replay_spec.sequence
+    return () if sequence is None else (sequence.length,)
+
+
+def _said(plan: RunPlan) -> Fields:
+    """What the learner says of all rows of a batch."""
+    many = _many(plan)
+    return tuple(
+        FieldSpec(each.name, (*many, *each.shape), each.dtype, "rollout")
+        for each in later_columns(plan)
+    )
+
+
+def _answered(plan: RunPlan) -> Fields:
+    """The same, with which rows of sequences there are."""
+    said, many = _said(plan), _many(plan)
+    return (*said, FieldSpec("mask", many, "bool", "rollout")) if said and many else said
+
+
 def result_fields(plan: RunPlan) -> Fields:
     """What an optimizer answers to a batch: the absolute errors of its rows, and what it says."""
-    return (FieldSpec("priority", (), "float32", "rollout"), *later_columns(plan))
+    return (FieldSpec("priority", (), "float32", "rollout"), *_answered(plan))
 
 
 def carried_fields(plan: RunPlan) -> Fields:
@@ -90,7 +111,7 @@ def carried_fields(plan: RunPlan) -> Fields:
         FieldSpec("log", (), "int32", "rollout"),
         FieldSpec("row", (), "int64", "rollout"),
         FieldSpec("error", (), "float32", "rollout"),
-        *later_columns(plan),
+        *_answered(plan),
     )
 
 
@@ -161,8 +182,6 @@ def _wrong(plan: RunPlan, column: Column, taken: Sequence[str]) -> str:
         )
     if column.writer == "learner" and (not plan.replays or column.fold != "first"):
         return f"{what} the writer 'learner' only from replay, and not to be summed"
-    if column.writer == "learner" and plan.replay_spec.sequence is not None:
-        return f"{what} the writer 'learner' only where no sequences are drawn"
     if column.fold == "sum" and column.dtype != "float32":
         return f"{what} the dtype 'float32', to be summed"
     return ""

@@ -208,6 +208,7 @@ def _sequences(samples: _Samples, window: Window, rows: int, number: int) -> Seq
         state = rng.normal(0.0, 0.5, (rows, size)).astype(np.float32)
         state[begin > 0] = 0.0
     declared = samples.config.columns(samples.environment)
+    says = any(column.writer == "learner" for column in declared)
     entered = {column.name for column in declared if column.fold == "entry"}
     for name, values in columns.items():
         if name in entered:
@@ -226,6 +227,7 @@ def _sequences(samples: _Samples, window: Window, rows: int, number: int) -> Seq
         progress=number / 10,
         state=state,
         extra=columns,
+        written=np.where(mask, rng.integers(-1, number + 1, shape), -1) if says else None,
     )
 
 

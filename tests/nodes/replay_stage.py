@@ -46,6 +46,10 @@ class SequenceConfig(DQNConfig, frozen=True, kw_only=True):
         return ReplaySpec(BATCH, sequence=Window(3, 1, 1))
 
 
+class SayingOfSequencesConfig(SayingConfig, SequenceConfig, frozen=True, kw_only=True):
+    """Says two numbers of each row of the sequences that were drawn."""
+
+
 def replay_config(
     *,
     replay: dict[str, object] | None = None,
@@ -87,16 +91,20 @@ class ReplayStage:
         ends = [BatchSlots(stage.plan, stage.memory, k) for k in range(stage.plan.optimizers)]
         return until_the_end(cls(stage, node, logs, ends))
 
-    def collect(self, steps: int = STEPS) -> None:
-        """Append steps of every environment, with observations that tell them apart."""
+    def collect(self, steps: int = STEPS, *, ends: bool = False) -> None:
+        """Append steps of every environment, with observations that tell them apart.
+
+        The last one ``ends`` an episode, if any does.
+        """
         for shard, log in enumerate(self.logs):
-            for _ in range(steps):
+            for step in range(steps):
                 number = log.published()[0]
                 obs = np.full((ENVS, 4), number, np.float32)
                 obs[:, 0] = shard * ENVS + np.arange(ENVS)
                 none = np.zeros(ENVS, np.bool_)
                 reward = np.full(ENVS, number, np.float32)
-                log.append(obs, np.zeros(ENVS, np.int64), reward, none, none)
+                last = np.full(ENVS, ends and step == steps - 1)
+                log.append(obs, np.zeros(ENVS, np.int64), reward, none, last, obs)
 
     def grant(self, ticket: int, granted: int) -> None:
         """Tell the replay node of a merged ticket."""

@@ -166,7 +166,7 @@ class BatchSlots:
             self._open.popleft()
 
     def _store(self, extra: object, result: Mailbox[Learnt]) -> None:
-        said = {name: result[name] for name in result if name != "priority"}
+        said = {name: result[name] for name in result if name not in ("priority", "mask")}
         if not isinstance(extra, Mapping) or extra.keys() != said.keys():
             raise ConfigError(
                 "update of the algorithm must report in `extra` all columns that the learner "
@@ -182,6 +182,8 @@ class BatchSlots:
                     f"shape {given.shape} of {given.dtype}"
                 )
             stored[...] = given
+        if "mask" in result:
+            result["mask"][...] = self._batches[self._slot]["mask"]
 
     def _check_errors(self, priority: Array | None) -> None:
         # One by one they may be missing: a batch was empty, or its errors not finite.

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from fast_core.algorithm import Array
 from fast_core.memory import (
+    NEVER,
+    DrawnArrays,
     Mailbox,
     PriorityTree,
     ReplayLog,
     ReplayReader,
+    SequenceArrays,
     SideColumns,
     StatsColumn,
     StatsRow,
@@ -30,6 +33,49 @@ from fast_core.system.seeding import Role, sequence
 
 Answers = tuple[Result | None, ...]  # of one step, by rank
 CarriedBoxes = list[list[Mailbox[Carried]]]  # of a group, by rank and place
+
+
+class _Said:
+    """What learners say of rows, whether each is drawn alone or many are as a sequence.
+
+    Args:
+        side: Where it is.
+        before: Rows of a sequence before the one that is drawn.
+    """
+
+    def __init__(self, side: SideColumns, before: int) -> None:
+        self._side, self._before = side, before
+
+    def read(self, drawn: DrawnArrays) -> None:
+        """Put it beside the rows that were drawn."""
+        written = cast("NDArray[np.int64]", drawn.extra["written"])
+        if not isinstance(drawn, SequenceArrays):
+            self._side.read(drawn.log, drawn.row, written, drawn.extra)
+            return
+        log, row = self._rows(drawn.log, drawn.row, drawn.mask)
+        found = {name: array[drawn.mask] for name, array in drawn.extra.items()}
+        versions = written[drawn.mask]
+        self._side.read(log, row, versions, found)
+        written[...] = NEVER
+        written[drawn.mask] = versions
+        for name in self._side.names:
+            drawn.extra[name][...] = 0
+            drawn.extra[name][drawn.mask] = found[name]
+
+    def write(self, answer: Result) -> None:
+        """Keep what was answered."""
+        log, row, said = answer.log, answer.row, answer.extra
+        if (mask := cast("NDArray[np.bool_] | None", said.get("mask"))) is not None:
+            log, row = self._rows(log, row, mask)
+            said = {name: said[name][mask] for name in self._side.names}
+        self._side.write(log, row, answer.version, said)
+
+    def _rows(
+        self, log: NDArray[np.int32], row: NDArray[np.int64], mask: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Log and number of each row of sequences that is there."""
+        sequence, at = np.nonzero(mask)
+        return log[sequence], row[sequence] + at - self._before
 
 
 class Draws:
@@ -54,7 +100,7 @@ class Draws:
         ``side`` has what learners say of rows, if they do.
         """
         self._reader, self._tree, self._slots = reader, tree, tuple(slots)
-        self._side = side
+        self._side = None if side is None else _Said(side, plan.replay_spec.before)
         self._ahead, self._beta = plan.config.replay.slots, plan.config.replay.beta
         self._progress = plan.config.progress
         self._drawn, self._env_steps = False, 0  # of the last step
@@ -88,9 +134,8 @@ class Draws:
         draw, tree = self._reader.draw, self._tree
         drawn = all(draw(slots.next, tree, beta) for slots in self._slots)
         if self._side is not None and drawn:
-            for to in (slots.next for slots in self._slots):
-                written = cast("NDArray[np.int64]", to.extra["written"])
-                self._side.read(to.log, to.row, written, to.extra)
+            for slots in self._slots:
+                self._side.read(slots.next)
         self._drawn, self._env_steps = drawn, env_steps
         for slots in self._slots:
             slots.fill()
@@ -124,7 +169,7 @@ class Draws:
             if self._tree is not None and len(answer.error):
                 self._reader.update(self._tree, answer.log, answer.row, answer.error)
             if self._side is not None and answer.version >= 0:
-                self._side.write(answer.log, answer.row, answer.version, answer.extra)
+                self._side.write(answer)
 
     def newest(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Logs and rows that the first optimizer's newest batch is of."""

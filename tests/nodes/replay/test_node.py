@@ -27,6 +27,7 @@ from tests.nodes.replay_stage import (
     SHARDS,
     TICKET,
     ReplayStage,
+    SayingOfSequencesConfig,
     SequenceConfig,
     replay_config,
     rows_of,
@@ -297,6 +298,64 @@ def test_what_the_learner_says_of_a_row_is_there_from_the_batch_on_that_is_slots
             assert version == expected[1] and values == pytest.approx(expected[0]), (number, row)
             seen += version >= 0
     assert seen > 100
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_what_the_learner_says_of_rows_of_sequences_is_there_whichever_is_drawn(
+    make: Make, tmp_path: Path, prioritized: bool, resumed: bool
+) -> None:
+    """By a dict of what was said of each row that was there."""
+    replay = {"prioritized": prioritized, "slots": 2, "capacity": 64, "learning_starts": 16}
+    given = {"algorithm": SayingOfSequencesConfig(hidden_sizes=(4,)), "replay": replay}
+    stage, due = make(**given), [dict[tuple[int, int], tuple[float, int]]()]
+    known: dict[tuple[int, int], tuple[float, int]] = {}
+    seen = version = 0
+    for ticket in range(10):
+        if resumed and ticket == 6:
+            save_to(stage, tmp_path / "saved")
+            stage.drain()
+            stage = make(tmp_path / "saved", **given)
+        stage.collect(ends=ticket % 2 == 0)
+        stage.grant(ticket, 5)
+        stage.drain()
+        while (batch := stage.ends[0].next()) is not None:
+            if not len(batch.reward):
+                stage.answer()
+                stage.drain()
+                continue
+            assert isinstance(batch, SequenceBatch) and batch.written is not None
+            if len(due) > 1:
+                known |= due.pop(0)
+            logs, rows = stage.ends[0].rows()
+            said, version = np.full((*batch.mask.shape, 2), -9.0, np.float32), version + 1
+            now: dict[tuple[int, int], tuple[float, int]] = {}
+            for k, at in zip(*np.nonzero(np.ones_like(batch.mask)), strict=True):
+                row = int(logs[k]), int(rows[k]) + int(at) - 1
+                expected = known.get(row, (0.0, -1)) if batch.mask[k, at] else (0.0, -1)
+                found = batch.extra["said"][k, at].tolist()
+                assert (found, batch.written[k, at]) == ([expected[0]] * 2, expected[1])
+                seen += expected[1] >= 0
+                if batch.mask[k, at]:
+                    said[k, at] = now.setdefault(row, (version + row[1] / 64, version))[0]
+            due.append(now)
+            stage.ends[0].version = version
+            stage.ends[0].finish(np.full(BATCH, 0.5, np.float32), {"said": said})
+            stage.drain()
+    assert seen > 300
+    side = stage.node.replay.side
+    assert side is not None
+    owners, versions = side.arrays["owner"], side.arrays["version"]
+    places = {
+        log * side.rows + row % side.rows: (row + 1, said[1]) for (log, row), said in known.items()
+    }
+    newest = {place: (owners[place], versions[place]) for place in np.flatnonzero(owners)}
+    assert {place: newest[place] for place in places} == {
+        place: max(places[place], newest[place]) for place in places
+    }
+    assert newest.keys() - places.keys() <= {
+        log * side.rows + row % side.rows for step in due for log, row in step
+    }
 
 
 @pytest.mark.parametrize(
