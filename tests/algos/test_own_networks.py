@@ -142,18 +142,6 @@ def test_frozen_layers_and_buffers_travel_and_stay():
     assert not [name for name in names if "twice" in name], "what is shared is there once"
 
 
-def test_policy_computes_what_the_learner_does():
-    environment, config = make_environment(), settings("Fourier", recurrent="none")
-    learner = config.make_algorithm(environment, SETUP)
-    batch = make_batch(config, environment, learner)
-    report = learner.update(batch)
-    assert report.metrics["clip_fraction"] < 0.5
-    # Of the first minibatch all ratios are 1: what acted is what is learned.
-    one = settings("Fourier", epochs=1, minibatch_size=64)
-    learner = one.make_algorithm(environment, SETUP)
-    assert learner.update(make_batch(one, environment, learner)).metrics["approx_kl"] < 1e-9
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_module_that_takes_choices_scores_them_itself(shared):
     environment = make_environment(actions=3)

@@ -165,3 +165,8 @@ def test_aliases_of_honest_files_are_read() -> None:
     text = "a: &a {b: [1, 2]}\nc: *a\nd: {<<: *a, e: 3}\n"
     tree = parse(text, "x.yaml").tree
     assert tree == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}, "d": {"b": [1, 2], "e": 3}}
+
+
+def test_value_that_stands_twice_is_written_twice() -> None:
+    sizes = [64, 64]
+    assert dump({"a": sizes, "b": sizes}).count("64") == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 
 import msgspec
@@ -157,19 +156,12 @@ def test_heads_learn_at_their_own_pace_within_their_own_limits():
     np.testing.assert_allclose([np.linalg.norm(part) for part in parts], 1e-3, rtol=1e-2)
 
 
-def test_learner_with_heads_and_draws_goes_on_bit_for_bit():
+def test_each_round_draws_its_own_noise_and_heads_stay_with_the_learner():
     environment = make_environment()
-    changes = {"minibatch_size": 16, "epochs": 2, "normalize_observations": True}
-    learner, other = (learner_of("Own", environment, **changes) for _ in range(2))
+    learner = learner_of("Own", environment, minibatch_size=16, epochs=2)
     batches = [make_batch(OwnConfig(), environment, learner, seed=seed) for seed in range(3)]
-    first = learner.update(batches[0])
-    assert first.updates == 8 and first.metrics["noise"] != 1.0
-    other.load_state_dict(copy.deepcopy(learner.state_dict()))
-    for batch in batches[1:]:
-        report = learner.update(batch)
-        assert report == other.update(batch)
-        assert report.metrics["noise"] != first.metrics["noise"], "each round draws its own"
-    assert_same(*states(learner, other))
+    drawn = [learner.update(batch).metrics["noise"] for batch in batches]
+    assert len({1.0, *drawn}) == 4
     assert "second.0.weight" in learner.state_dict()["parameters"]
     policies = {p.name for p in learner._networks}
     assert not any(name.startswith(("second", "scale")) for name in policies)

@@ -40,8 +40,9 @@ for _cell in ("gru", "lstm"):
         changes = {"recurrent": _cell, "recurrent_size": 6, **more}
         CASES[f"{_name}, {_cell}"] = (_each, changes)
 CASES["camera, gru"] = (CAMERA, {"recurrent": "gru", "recurrent_size": 6, "hidden_sizes": None})
-IMAGES = (CAMERA, *spaces.IMAGES)
-NUMBERS = [name for name in CASES if CASES[name][0] not in IMAGES or "mlp" in name]
+CASES["own network"] = (make_environment(), {"network": "tests.algos.own_networks:Fourier"})
+IN_TORCH = {"camera, gru", "own network", *(each.id for each in spaces.IMAGES)}
+NUMBERS = [name for name in CASES if name not in IN_TORCH]
 QUICK = [name for name in CASES if name not in ("Picture-v0", "Stacked-v0")]
 
 

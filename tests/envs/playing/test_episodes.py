@@ -167,9 +167,10 @@ def test_an_exception_names_the_episode_and_its_cause() -> None:
         run(EpisodeRunner(config, episodes=2, envs=2, seed=0), ones)
 
 
-def test_each_environment_is_closed_once() -> None:
+@both
+def test_each_environment_is_closed_once(form: str) -> None:
     Counter.closed.clear()
-    runner = EpisodeRunner(toy("Counter"), episodes=3, envs=8, seed=0)
+    runner = FORMS[form](toy("Counter"), episodes=3, envs=8, seed=0)
     runner.close()
     runner.close()
     assert len(Counter.closed) == 3
