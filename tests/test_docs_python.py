@@ -19,6 +19,7 @@ PAGES = (
     "docs/callbacks.md",
     "docs/deploying.md",
     "docs/metrics.md",
+    "docs/muzero.md",
     "docs/testing.md",
 )
 

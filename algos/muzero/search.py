@@ -148,7 +148,8 @@ class Search:
             explore: Whether the noise is used.
             choices: ``[B, A, ...]``, what each action stands for, where a policy sampled them
                 (Hubert et al. 2021, arXiv:2104.06303): then ``step`` is called with these in place
-                of numbers of actions, and returns those of the next nodes last.
+                of numbers of actions, and returns those of the next nodes last. Logits are then of
+                the samples: equal where they were drawn from the policy itself.
 
         Raises:
             PolicyError: A root has no allowed action, networks answer with NaN, infinity or in

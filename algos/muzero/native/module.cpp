@@ -87,8 +87,8 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
                         &rules.exploration, &rules.noise_share, &rules.noise_shape, &rows))
     return nullptr;
   Array schedule;
-  const std::int64_t numbers = rules.gumbel() ? (rules.considered + 1LL) * rules.simulations : 0;
-  if (!schedule.read<std::int32_t>(rows, numbers)) return nullptr;
+  if (!schedule.read<std::int32_t>(rows, static_cast<std::int64_t>(rules.scheduled())))
+    return nullptr;
   auto* self = reinterpret_cast<Object*>(
       reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0));
   if (self == nullptr) return nullptr;

@@ -24,9 +24,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What differences of values are divided by at least, so that rounding makes none; the authors of
 // EfficientZero (arXiv:2111.00210) have the same in their code.
 constexpr double kLeastSpan = 1e-2;
-constexpr double kLeastShare = 1e-300; // of an action, so that no mean is one over nothing
-constexpr double kLeastExponent = -700.0;
-constexpr double kNotUntried = -1.0; // in a row: tried, or not allowed
+constexpr double kLeastShare = 1e-300;  // of an action, so that no mean is one over nothing
+constexpr double kLeastExponent = -700.0;  // whose exponential is not 0
+constexpr double kNoShare = -1.0;  // in a row: of what was tried, or isn't allowed
 
 struct Rules {
   std::int32_t actions;
@@ -38,9 +38,13 @@ struct Rules {
   double noise_share, noise_shape;  // of a PUCT root: share of Dirichlet's numbers, their alpha
 
   bool gumbel() const { return considered > 0; }
+  // Numbers of a schedule: `simulations` for each number of actions from 0 to `considered`.
+  std::size_t scheduled() const {
+    return gumbel() ? (considered + std::size_t{1}) * static_cast<std::size_t>(simulations) : 0;
+  }
 };
 
-// What is not a finite number, or which root has no action that is allowed.
+// What is not finite; of a mask, that it allows nothing.
 enum class Fault { none, reward, value, logits, mask };
 
 struct Refusal {
@@ -49,9 +53,9 @@ struct Refusal {
 };
 
 // The logarithm of a number with the distribution Gamma(shape, 1), of one that is uniform in
-// (0, 1). Newton's method on the logarithm of the distribution function, which is concave in log x;
-// from the left of the solution it never steps over it.
-// `factor` is the logarithm of Gamma(shape + 1).
+// (0, 1); `factor` is the logarithm of Gamma(shape + 1). Newton's method on the logarithm of the
+// distribution function, which is concave in log x: from the left of the solution it never steps
+// over it.
 inline double log_gamma_quantile(double uniform, double shape, double factor) {
   const double wanted = std::log(uniform);
   double y = (wanted + factor) / shape;  // the function is at most x^shape / Gamma(shape + 1)
@@ -80,14 +84,13 @@ struct Choice {
 
 class Trees {
  public:
-  // `schedule` has a row of `simulations` numbers for each number of actions that a Gumbel root
-  // considers, from 0 on: how often the one was visited that is visited next.
+  // `schedule` says of Gumbel roots, for each number of actions they consider and each simulation,
+  // how often the action was visited that is visited next.
   Trees(const Rules& rules, std::int64_t capacity, const std::int32_t* schedule)
       : rules_(rules),
         capacity_(capacity),
         nodes_of_tree_(static_cast<std::size_t>(rules.simulations) + 1),
-        schedule_(schedule, schedule + (rules.gumbel() ? (rules.considered + 1) *
-                                        static_cast<std::size_t>(rules.simulations) : 0)),
+        schedule_(schedule, schedule + rules.scheduled()),
         nodes_(nodes_of_tree_ * capacity),
         rows_(nodes_.size() * rules.actions),
         keys_(rules.gumbel() ? static_cast<std::size_t>(capacity) * rules.actions : 0),
@@ -154,7 +157,7 @@ class Trees {
       node.share = shares[root.action];
       node.sibling = parent.child;
       parent.child = added;
-      shares[root.action] = kNotUntried;
+      shares[root.action] = kNoShare;
       count_untried(parent, shares);
       std::copy(scores, scores + rules_.actions, row(b, added));
     }
@@ -262,9 +265,9 @@ class Trees {
   Fault begin(std::int64_t b, float value, const float* logits, const bool* allowed,
               const float* noise) {
     const std::int32_t actions = rules_.actions;
-    const std::int32_t choices =
-        allowed == nullptr ? actions
-                           : static_cast<std::int32_t>(std::count(allowed, allowed + actions, true));
+    auto choices = actions;
+    if (allowed != nullptr)
+      choices = static_cast<std::int32_t>(std::count(allowed, allowed + actions, true));
     if (choices == 0) return Fault::mask;
     const Fault fault = look(0.0f, value, logits, allowed);
     if (fault != Fault::none) return fault;
@@ -307,11 +310,11 @@ class Trees {
     double sum = 0.0;
     for (std::int32_t a = 0; a < rules_.actions; ++a) {
       const bool never = logits[a] == -kInfinity;
-      logits[a] = never ? kNotUntried : std::exp(logits[a] - most);
+      logits[a] = never ? kNoShare : std::exp(logits[a] - most);
       sum += never ? 0.0 : logits[a];
     }
     for (std::int32_t a = 0; a < rules_.actions; ++a)
-      if (logits[a] != kNotUntried) logits[a] = std::max(logits[a] / sum, kLeastShare);
+      if (logits[a] != kNoShare) logits[a] = std::max(logits[a] / sum, kLeastShare);
   }
 
   void count_untried(Node& node, const double* shares) const {
@@ -331,12 +334,12 @@ class Trees {
   void disturb(Node& node, double* shares, const float* noise) {
     const double shape = rules_.noise_shape, factor = std::lgamma(shape + 1.0);
     for (std::int32_t a = 0; a < rules_.actions; ++a)
-      work_[a] = shares[a] == kNotUntried
+      work_[a] = shares[a] == kNoShare
                      ? -kInfinity
                      : log_gamma_quantile(within(noise[a]), shape, factor);
     softmax(work_.data());
     for (std::int32_t a = 0; a < rules_.actions; ++a)
-      if (shares[a] != kNotUntried)
+      if (shares[a] != kNoShare)
         shares[a] += rules_.noise_share * (work_[a] - shares[a]);
     count_untried(node, shares);
   }
@@ -402,7 +405,7 @@ class Trees {
     Choice choice;
     if (visits == 0) {
       for (std::int32_t a = 0; a < rules_.actions; ++a)
-        if (shares[a] != kNotUntried) choice.offer(keys[a], a, 0);
+        if (shares[a] != kNoShare) choice.offer(keys[a], a, 0);
       return choice;
     }
     const Completed completed = complete(b, node);
@@ -458,11 +461,11 @@ class Trees {
   std::int32_t done_ = 0;
   std::size_t nodes_of_tree_;
   std::vector<std::int32_t> schedule_;
-  std::vector<Node> nodes_;    // [capacity, simulations + 1]
-  std::vector<double> rows_;   // [capacity, simulations + 1, actions]: logits, then shares
-  std::vector<double> keys_;   // [capacity, actions]: logit and Gumbel's number of a root
-  std::vector<Root> roots_;    // [capacity]
-  std::vector<double> work_;   // [actions]
+  std::vector<Node> nodes_;   // [capacity, simulations + 1]
+  std::vector<double> rows_;  // [capacity, simulations + 1, actions]: logits, then shares
+  std::vector<double> keys_;  // [capacity, actions]: logit and Gumbel's number of a root
+  std::vector<Root> roots_;   // [capacity]
+  std::vector<double> work_;  // [actions]
 };
 
 }  // namespace fastloop::search
