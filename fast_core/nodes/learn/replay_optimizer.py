@@ -119,7 +119,7 @@ class ReplayOptimizerNode(LearningNode):
         if self._tickets:
             slots.granted = number - 1 + self._tickets[0].left
         waited_ns = 0
-        if self._waiting_since_ns and not pending and slots.next() is not None:
+        if self._waiting_since_ns and not pending and slots.ready:
             waited_ns = self._stop_waiting(started_ns)  # before it learns
         report = self._take()
         moved = slots.number != number or stepper.pending != pending or stepper.asks

@@ -94,6 +94,11 @@ class BatchSlots:
         """Number of the batch that `next` gives: one more than were finished."""
         return self._number
 
+    @property
+    def ready(self) -> bool:
+        """Whether `next` gives a batch; to ask takes none, on which digests depend."""
+        return bool(self._open) or self._drawn(0) is not None
+
     def next(self, ahead: int = 0) -> ReplayBatch | None:
         """The oldest batch that is not finished, or one so far behind it; None if it isn't drawn.
 
