@@ -108,258 +108,135 @@ def test_trees_of_any_search_stay_whole(tmp_path: Path, flags: tuple[str, ...]) 
     assert (status, output) == (0, "ALL GOOD\n")
 
 
-# Name: program, its flags, header, text, replacement.
-MUTANTS = {
-    "commit before the payload": (
-        "stress.cpp",
-        THREAD,
-        "ring.hpp",
-        "    copy_owned(claimed(), record, record_bytes_);\n    publish();",
-        "    char* place = claimed();\n    publish();\n"
-        "    copy_owned(place, record, record_bytes_);",
-    ),
-    "commit before the payload, killed": (
-        "kill.cpp",
-        FAILPOINTS,
-        "ring.hpp",
-        "    copy_owned(claimed(), record, record_bytes_);\n    publish();",
-        "    char* place = claimed();\n    publish();\n"
-        "    copy_owned(place, record, record_bytes_);",
-    ),
-    "missing release of head": (
-        "stress.cpp",
-        THREAD,
-        "ring.hpp",
-        "own_head() + 1, std::memory_order_release",
-        "own_head() + 1, std::memory_order_relaxed",
-    ),
-    "missing acquire of head": (
-        "stress.cpp",
-        THREAD,
-        "ring.hpp",
-        "head.load(std::memory_order_acquire)",
-        "head.load(std::memory_order_relaxed)",
-    ),
-    "missing release of tail": (
-        "stress.cpp",
-        THREAD,
-        "ring.hpp",
-        "own_tail() + 1, std::memory_order_release",
-        "own_tail() + 1, std::memory_order_relaxed",
-    ),
-    "tail given back before the copy": (
-        "stress.cpp",
-        THREAD,
-        "ring.hpp",
-        "    copy_owned(to, oldest(), record_bytes_);\n    give_back();",
-        "    const char* place = oldest();\n    give_back();\n"
-        "    copy_owned(to, place, record_bytes_);",
-    ),
-    "one record too many": (
-        "stress.cpp",
-        THREAD,
-        "ring.hpp",
-        "return head - cached_tail_ < capacity_;",
-        "return head - cached_tail_ <= capacity_;",
-    ),
-    "two records given back": (
-        "kill.cpp",
-        FAILPOINTS,
-        "ring.hpp",
-        "own_tail() + 1, std::memory_order_release",
-        "own_tail() + 2, std::memory_order_release",
-    ),
-    "sleep not announced": (
-        "stress.cpp",
-        THREAD,
-        "doorbell.hpp",
-        "bell.asleep_on.store(seen, std::memory_order_relaxed)",
-        "bell.asleep_on.store(seen + 9, std::memory_order_relaxed)",
-    ),
-    "sleep on any value": (
-        "interleave.cpp",
-        FAILPOINTS,
-        "doorbell.hpp",
-        "FUTEX_WAIT, seen,",
-        "FUTEX_WAIT, seen + word.load() - seen,",
-    ),
-    "no check for lapping": (
-        "interleave.cpp",
-        FAILPOINTS,
-        "seqlock.hpp",
-        "- publication < 2",
-        "- publication < 200",
-    ),
-    "lapping noticed one late": (
-        "interleave.cpp",
-        FAILPOINTS,
-        "seqlock.hpp",
-        "- publication < 2",
-        "- publication < 3",
-    ),
-    "two copies instead of three": (
-        "interleave.cpp",
-        FAILPOINTS,
-        "seqlock.hpp",
-        "publication % 3",
-        "publication % 2",
-    ),
-    "weights published first": (
-        "kill.cpp",
-        FAILPOINTS,
-        "seqlock.hpp",
-        "    char* place = copy_of(next);",
-        "    block_->published.store(next);\n    char* place = copy_of(next);",
-    ),
-    "leaf of zero at a border": (
-        "sum_tree.cpp",
-        (),
-        "sum_tree.hpp",
-        "sum <= left",
-        "sum < left",
-    ),
-    "rest beyond the last leaf": (
-        "sum_tree.cpp",
-        (),
-        "sum_tree.hpp",
-        "chosen > 0 && child[chosen] == 0.0",
-        "false",
-    ),
-    "parent off by one child": (
-        "sum_tree.cpp",
-        (),
-        "sum_tree.hpp",
-        "for (std::size_t k = 0; k < kFan; k += 4)",
-        "for (std::size_t k = 0; k < kFan - 4; k += 4)",
-    ),
-    "all-time greatest": (
-        "sum_tree.cpp",
-        (),
-        "sum_tree.hpp",
-        "most[4] = {};",
-        "most[4] = {level == 1 ? greatest_[level][node] : 0.0};",
-    ),
-    "rows committed before they are written": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "      write_step(env, row, k, columns,",
-        "      store_release(commit_word(env), row + (end == 0 ? 1 : 2));\n"
-        "      write_step(env, row, k, columns,",
-    ),
-    "no fence after the commits": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "    release_fence();\n    FASTLOOP_FAILPOINT",
-        "    FASTLOOP_FAILPOINT",
-    ),
-    "no fence before the second look": (
-        "replay.cpp",
-        WEAK,
-        "windows.hpp",
-        "    acquire_fence();\n",
-        "",
-    ),
-    "no second look": (
-        "replay.cpp",
-        WEAK,
-        "windows.hpp",
-        "window.age >= sources_[window.source].kept",
-        "window.age >= 0 * sources_[window.source].kept",
-    ),
-    "second look without the stacked frames": (
-        "replay.cpp",
-        WEAK,
-        "windows.hpp",
-        "window.row - window.age >= sources_[window.source].kept",
-        "window.row >= sources_[window.source].kept",
-    ),
-    "open rows ignored": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "kOpenRows = 2",
-        "kOpenRows = 0",
-    ),
-    "room for one open row only": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "kOpenRows = 2",
-        "kOpenRows = 1",
-    ),
-    "successor not marked": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "continues ? Next::ask : Next::begins",
-        "continues ? Next::ask : load_relaxed(commit_of(0)) ? Next::follows : Next::begins",
-    ),
-    "successor continues": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "continues ? Next::ask : Next::begins",
-        "continues ? Next::begins : Next::ask",
-    ),
-    "open rows taken for reserve": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "plan_.places - kOpenRows",
-        "plan_.places",
-    ),
-    "no fence before the second look at a copy": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "    acquire_fence();\n",
-        "",
-    ),
-    "copy not looked at again": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "return std::max(first, commit - whole(env, commit));",
-        "return std::max(first, 0 * commit);",
-    ),
-    "copy does not wrap": (
-        "replay.cpp",
-        (*WEAK, *ADDRESS),
-        "replay_log.hpp",
-        "std::min(count, plan_.places - begin)",
-        "count + 0 * begin",
-    ),
-    "mark ignored by windows": (
-        "replay.cpp",
-        WEAK,
-        "windows.hpp",
-        "if ((bits & kBegins) != 0) return State::never;",
-        "",
-    ),
-    "mark ignored by stacks": (
-        "replay.cpp",
-        WEAK,
-        "windows.hpp",
-        "reach() && (bits & kBegins) == 0)",
-        "reach() && window.row > window.age && bits < 99)",
-    ),
-    "final observation not committed": (
-        "replay.cpp",
-        WEAK,
-        "replay_log.hpp",
-        "row + (end == 0 ? 1 : 2)",
-        "row + (end == 9 ? 2 : 1)",
-    ),
-    "newest row drawn": (
-        "replay.cpp",
-        WEAK,
-        "windows.hpp",
-        "if (next >= source.commit) return State::open;",
-        "if (next > source.commit) return State::open;",
-    ),
+# What a program, with its flags, catches in a header, by name: text, replacement.
+CAUGHT = {
+    ("stress.cpp", THREAD, "ring.hpp"): {
+        "commit before the payload": (
+            "    copy_owned(claimed(), record, record_bytes_);\n    publish();",
+            "    char* place = claimed();\n"
+            "    publish();\n"
+            "    copy_owned(place, record, record_bytes_);",
+        ),
+        "missing release of head": (
+            "own_head() + 1, std::memory_order_release",
+            "own_head() + 1, std::memory_order_relaxed",
+        ),
+        "missing acquire of head": (
+            "head.load(std::memory_order_acquire)",
+            "head.load(std::memory_order_relaxed)",
+        ),
+        "missing release of tail": (
+            "own_tail() + 1, std::memory_order_release",
+            "own_tail() + 1, std::memory_order_relaxed",
+        ),
+        "tail given back before the copy": (
+            "    copy_owned(to, oldest(), record_bytes_);\n    give_back();",
+            "    const char* place = oldest();\n"
+            "    give_back();\n"
+            "    copy_owned(to, place, record_bytes_);",
+        ),
+        "one record too many": (
+            "return head - cached_tail_ < capacity_;",
+            "return head - cached_tail_ <= capacity_;",
+        ),
+    },
+    ("kill.cpp", FAILPOINTS, "ring.hpp"): {
+        "commit before the payload, killed": (
+            "    copy_owned(claimed(), record, record_bytes_);\n    publish();",
+            "    char* place = claimed();\n"
+            "    publish();\n"
+            "    copy_owned(place, record, record_bytes_);",
+        ),
+        "two records given back": (
+            "own_tail() + 1, std::memory_order_release",
+            "own_tail() + 2, std::memory_order_release",
+        ),
+    },
+    ("stress.cpp", THREAD, "doorbell.hpp"): {
+        "sleep not announced": (
+            "bell.asleep_on.store(seen, std::memory_order_relaxed)",
+            "bell.asleep_on.store(seen + 9, std::memory_order_relaxed)",
+        )
+    },
+    ("interleave.cpp", FAILPOINTS, "doorbell.hpp"): {
+        "sleep on any value": ("FUTEX_WAIT, seen,", "FUTEX_WAIT, seen + word.load() - seen,")
+    },
+    ("interleave.cpp", FAILPOINTS, "seqlock.hpp"): {
+        "no check for lapping": ("- publication < 2", "- publication < 200"),
+        "lapping noticed one late": ("- publication < 2", "- publication < 3"),
+        "two copies instead of three": ("publication % 3", "publication % 2"),
+    },
+    ("kill.cpp", FAILPOINTS, "seqlock.hpp"): {
+        "weights published first": (
+            "    char* place = copy_of(next);",
+            "    block_->published.store(next);\n    char* place = copy_of(next);",
+        )
+    },
+    ("sum_tree.cpp", (), "sum_tree.hpp"): {
+        "leaf of zero at a border": ("sum <= left", "sum < left"),
+        "rest beyond the last leaf": ("chosen > 0 && child[chosen] == 0.0", "false"),
+        "parent off by one child": (
+            "for (std::size_t k = 0; k < kFan; k += 4)",
+            "for (std::size_t k = 0; k < kFan - 4; k += 4)",
+        ),
+        "all-time greatest": (
+            "most[4] = {};",
+            "most[4] = {level == 1 ? greatest_[level][node] : 0.0};",
+        ),
+    },
+    ("replay.cpp", WEAK, "replay_log.hpp"): {
+        "rows committed before they are written": (
+            "      write_step(env, row, k, columns,",
+            "      store_release(commit_word(env), row + (end == 0 ? 1 : 2));\n"
+            "      write_step(env, row, k, columns,",
+        ),
+        "no fence after the commits": (
+            "    release_fence();\n    FASTLOOP_FAILPOINT",
+            "    FASTLOOP_FAILPOINT",
+        ),
+        "open rows ignored": ("kOpenRows = 2", "kOpenRows = 0"),
+        "room for one open row only": ("kOpenRows = 2", "kOpenRows = 1"),
+        "successor not marked": (
+            "continues ? Next::ask : Next::begins",
+            "continues ? Next::ask : load_relaxed(commit_of(0)) ? Next::follows : Next::begins",
+        ),
+        "successor continues": (
+            "continues ? Next::ask : Next::begins",
+            "continues ? Next::begins : Next::ask",
+        ),
+        "open rows taken for reserve": ("plan_.places - kOpenRows", "plan_.places"),
+        "no fence before the second look at a copy": ("    acquire_fence();\n", ""),
+        "copy not looked at again": (
+            "return std::max(first, commit - whole(env, commit));",
+            "return std::max(first, 0 * commit);",
+        ),
+        "final observation not committed": ("row + (end == 0 ? 1 : 2)", "row + (end == 9 ? 2 : 1)"),
+    },
+    ("replay.cpp", WEAK, "windows.hpp"): {
+        "no fence before the second look": ("    acquire_fence();\n", ""),
+        "no second look": (
+            "window.age >= sources_[window.source].kept",
+            "window.age >= 0 * sources_[window.source].kept",
+        ),
+        "second look without the stacked frames": (
+            "window.row - window.age >= sources_[window.source].kept",
+            "window.row >= sources_[window.source].kept",
+        ),
+        "mark ignored by windows": ("if ((bits & kBegins) != 0) return State::never;", ""),
+        "mark ignored by stacks": (
+            "reach() && (bits & kBegins) == 0)",
+            "reach() && window.row > window.age && bits < 99)",
+        ),
+        "newest row drawn": (
+            "if (next >= source.commit) return State::open;",
+            "if (next > source.commit) return State::open;",
+        ),
+    },
+    ("replay.cpp", (*WEAK, *ADDRESS), "replay_log.hpp"): {
+        "copy does not wrap": ("std::min(count, plan_.places - begin)", "count + 0 * begin")
+    },
 }
+MUTANTS = {name: (*where, *change) for where, of in CAUGHT.items() for name, change in of.items()}
 
 
 @pytest.mark.slow
