@@ -196,11 +196,7 @@ class Run:
         cycle = self.cycles[kind]
         place = int(at * 1.7 + len(name) + int(name[-1])) % len(cycle)
         waits = SHARES[kind] + 0.05 * math.sin(at)
-        return {
-            "name": name,
-            "state": cycle[place],
-            "waiting_share": waits,
-        }
+        return {"name": name, "state": cycle[place], "waiting_share": waits}
 
     def tile(self, n: int, at: float) -> dict[str, Any]:
         if n in self.blind and n not in self.notes:

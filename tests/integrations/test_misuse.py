@@ -18,13 +18,8 @@ import torch
 
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations import AsyncTrainer
-from tests.integrations.toy_hosts import Collector, Evaluator, Forking, Giving, Learner
+from tests.integrations.toy_hosts import Collector, Evaluator, Forking, Giving, Learner, run
 from tests.process.harness import ROOT, eventually, processes
-
-
-def run(limit: int = 3, **parts: Any) -> Any:
-    parts = {"collector": Collector(), "learner": Learner(), **parts}
-    return AsyncTrainer(**parts).run(max_train_iter=limit)
 
 
 def evaluator(gives: object) -> Evaluator:

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from fast_core.errors import ConfigError, NodeFailed
-from fast_core.integrations import AsyncTrainer
 from fast_core.system.forks import WARNINGS
 from tests.integrations.toy_hosts import (
     Collector,
@@ -28,6 +27,8 @@ from tests.integrations.toy_hosts import (
     Raising,
     Simulating,
     Warned,
+    run,
+    toy_trainer,
 )
 from tests.process.harness import GONE_WITHIN_S, ROOT, eventually, processes, read_process
 
@@ -46,7 +47,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def failure(collector: Any, **changes: Any) -> NodeFailed:
-    trainer = AsyncTrainer(collector=collector, learner=Learner(), backend="process", **changes)
+    trainer = toy_trainer(collector=collector, backend="process", **changes)
     with pytest.raises(NodeFailed) as failed:
         trainer.run(max_env_step=10**6)
     return failed.value
@@ -58,7 +59,8 @@ def test_processes_act_with_the_weights_they_are_sent() -> None:
     class Local(Evaluator):  # as in a script, where no other process can import it
         pass
 
-    trainer = AsyncTrainer(
+    result = run(
+        12,
         collector=Collector,
         learner=learner,
         evaluator=Local,
@@ -66,7 +68,6 @@ def test_processes_act_with_the_weights_they_are_sent() -> None:
         num_collectors=2,
         update_per_collect=2,
     )
-    result = trainer.run(max_train_iter=12)
     acted = [(batch[0][0], batch[0][1]) for batch in learner.batches]
     assert acted == [(rank, v) for v in (0, 4, 8) for _ in range(2) for rank in (0, 1)]
     assert result.evaluations == ((0, 0.0), (4, 4.0), (8, 8.0))
@@ -101,8 +102,7 @@ def test_collector_leaves_the_warnings_of_a_batch_system_to_the_caller() -> None
     heard: list[int] = []
     before = {each: signal.signal(each, lambda n, _: heard.append(n)) for each in WARNINGS}
     try:
-        trainer = AsyncTrainer(collector=Warned, learner=Learner(), backend="process")
-        trainer.run(max_train_iter=3)
+        run(3, collector=Warned, backend="process")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -134,11 +134,8 @@ def test_part_that_is_made_wrong_is_refused(
 ) -> None:
     if collector is Learner:
         collector = functools.partial(made, Learner)
-    trainer = AsyncTrainer(
-        collector=collector, learner=Learner(), evaluator=evaluator, backend="process"
-    )
     with pytest.raises(kind) as refused:
-        trainer.run(max_train_iter=3)
+        run(3, collector=collector, evaluator=evaluator, backend="process")
     assert said in str(refused.value)
 
 
@@ -154,16 +151,16 @@ def test_evaluator_elsewhere_is_not_asked_whether_to_evaluate() -> None:
 
     parts: dict[str, Any] = {"collector": Collector, "learner": Learner(), "evaluator": Asked}
     with pytest.raises(ConfigError, match=r"Give AsyncTrainer\(should_eval=...\)"):
-        AsyncTrainer(**parts, backend="process").run(max_train_iter=3)
-    trainer = AsyncTrainer(**parts, backend="process", should_eval=lambda train_iter: False)
-    assert trainer.run(max_train_iter=3).evaluations == ()
+        run(3, **parts, backend="process")
+    assert (
+        run(3, **parts, backend="process", should_eval=lambda train_iter: False).evaluations == ()
+    )
 
 
 def test_factory_that_cannot_be_sent_is_refused() -> None:
     lock = threading.Lock()
-    trainer = AsyncTrainer(collector=lambda rank, seed: lock, learner=Learner(), backend="process")
     with pytest.raises(ConfigError, match="the factory of collector-0 can't be sent"):
-        trainer.run(max_train_iter=3)
+        run(3, collector=lambda rank, seed: lock, backend="process")
 
 
 class Leaving(Collector):
@@ -206,8 +203,7 @@ AsyncTrainer(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, -signal.SIGINT), (signal.SIGKILL, -signal.SIGKILL)],
+    ("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_nothing_outlives_the_caller(number: signal.Signals, status: int, tmp_path: Path) -> None:
     """Neither its processes nor the simulators that they have started."""
@@ -233,10 +229,5 @@ def test_nothing_outlives_the_caller(number: signal.Signals, status: int, tmp_pa
 
 
 def test_simulators_end_with_a_run_that_ends_well(tmp_path: Path) -> None:
-    trainer = AsyncTrainer(
-        collector=functools.partial(Simulating, folder=str(tmp_path)),
-        learner=Learner(),
-        backend="process",
-    )
-    trainer.run(max_train_iter=2)
+    run(2, collector=functools.partial(Simulating, folder=str(tmp_path)), backend="process")
     assert [path for path in tmp_path.iterdir() if read_process(int(path.name[4:]))] == []

@@ -15,7 +15,7 @@ import pytest
 from fast_core.errors import ConfigError, NodeFailed
 from fast_core.integrations import AsyncTrainer
 from fast_core.integrations.coordinator import Coordinator
-from tests.integrations.toy_hosts import Collector, Evaluator, Learner, Raising
+from tests.integrations.toy_hosts import Collector, Evaluator, Learner, Raising, run, toy_trainer
 
 
 class Recorded:
@@ -68,7 +68,7 @@ def threads() -> list[threading.Thread]:
 
 def test_who_asks_waits_for_those_that_work() -> None:
     ours = Recorded(4)
-    trainer = AsyncTrainer(collector=ours, learner=ours, buffer=ours)
+    trainer = toy_trainer(collector=ours, learner=ours, buffer=ours)
     answers: list[object] = []
 
     def ask() -> None:
@@ -88,7 +88,8 @@ def test_who_asks_waits_for_those_that_work() -> None:
 def test_inline_at_degree_0_is_the_hosts_own_loop_call_for_call() -> None:
     own, ours = Recorded(4), Recorded(4)
     own_loop(own, updates=2, limit=20)
-    trainer = AsyncTrainer(
+    result = run(
+        20,
         collector=ours,
         learner=ours,
         buffer=ours,
@@ -96,7 +97,6 @@ def test_inline_at_degree_0_is_the_hosts_own_loop_call_for_call() -> None:
         backend="inline",
         update_per_collect=2,
     )
-    result = trainer.run(max_train_iter=20)
     assert ours.calls == own.calls and len(own.calls) > 60
     assert result.policy is None and result.stats.evaluations_run == 5
 
@@ -104,8 +104,8 @@ def test_inline_at_degree_0_is_the_hosts_own_loop_call_for_call() -> None:
 @pytest.mark.parametrize("backend", ["inline", "thread"])
 def test_round_acts_with_the_weights_of_the_one_before_at_degree_0(backend: Any) -> None:
     learner = Learner()
-    parts: dict[str, Any] = {"collector": Collector, "learner": learner, "backend": backend}
-    result = AsyncTrainer(**parts, num_collectors=2, update_per_collect=2).run(max_train_iter=12)
+    how = {"backend": backend, "num_collectors": 2, "update_per_collect": 2}
+    result = run(12, collector=Collector, learner=learner, **how)
     acted = [(batch[0][0], batch[0][1]) for batch in learner.batches]
     assert acted == [(rank, v) for v in (0, 4, 8) for _ in range(2) for rank in (0, 1)]
     assert result.policy is not None and result.policy.version == 12
@@ -122,14 +122,14 @@ def test_snapshots_never_change_and_asynchronous_evaluations_coalesce() -> None:
 
     learner = Learner(0.001)
     evaluator = Keeping(wait_s=0.004)
-    trainer = AsyncTrainer(
+    result = run(
+        40,
         collector=Collector(wait_s=0.001),
         learner=learner,
         evaluator=evaluator,
         off_policy_degree=3,
         enable_async_eval=True,
     )
-    result = trainer.run(max_train_iter=40)
     stats = result.stats
     versions = [batch[0][1] for batch in learner.batches]
     assert versions == sorted(versions) and stats.lag_max <= 3
@@ -149,8 +149,7 @@ def test_nothing_trains_during_a_synchronous_evaluation() -> None:
             assert learner.state["n"] == before == self.version
             return 0.0
 
-    parts: dict[str, Any] = {"collector": Collector(), "learner": learner}
-    result = AsyncTrainer(**parts, evaluator=Looking(), off_policy_degree=3).run(max_train_iter=20)
+    result = run(20, learner=learner, evaluator=Looking(), off_policy_degree=3)
     assert [version for version, _ in result.evaluations] == [*range(20)]
 
 
@@ -169,7 +168,7 @@ def test_collect_may_be_a_coroutine_and_take_arguments() -> None:
             return 5
 
     host = Host()
-    AsyncTrainer(collector=host, learner=Learner(), backend="inline").run(max_env_step=12)
+    toy_trainer(collector=host, backend="inline").run(max_env_step=12)
     assert host.seen == [(0, 0), (1, 5), (2, 10)]
 
 
@@ -186,8 +185,7 @@ def test_best_evaluated_weights_are_saved_and_a_stop_ends_the_run() -> None:
             self.saved.append(weights.version)
 
     host = Host()
-    parts: dict[str, Any] = {"collector": Collector(), "learner": Learner(), "evaluator": host}
-    result = AsyncTrainer(**parts).run(max_train_iter=100)
+    result = run(100, evaluator=host)
     assert host.saved == [1, 3] and result.why == "the evaluator said stop"
     assert result.stats.updates == 3
 
@@ -203,10 +201,7 @@ def test_buffer_that_is_not_trainable_yet_grants_nothing() -> None:
             return len(self) >= 3
 
     buffer = Buffer()
-    trainer = AsyncTrainer(
-        collector=Collector(), learner=Learner(), buffer=buffer, replay_ratio="1/2"
-    )
-    assert trainer.run(max_train_iter=4).stats.updates == 4 and len(buffer) == 4
+    assert run(4, buffer=buffer, replay_ratio="1/2").stats.updates == 4 and len(buffer) == 4
 
 
 @pytest.mark.parametrize("how", [("inline", 0), ("thread", 0), ("thread", 1)])
@@ -266,9 +261,8 @@ def test_weights_are_evaluated_once_while_nothing_is_trained(how: tuple[Any, int
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
-    parts: dict[str, Any] = {"collector": Collector(), "learner": Learner()}
     with pytest.raises(ConfigError) as refused:
-        AsyncTrainer(**{**parts, **changes})
+        toy_trainer(**changes)
     assert said in str(refused.value)
 
 
@@ -292,20 +286,14 @@ def test_reanalysis_is_spread_evenly_over_epochs(
 
     learner = Reanalyzing()
     learner.done = []
-    trainer = AsyncTrainer(
-        collector=Collector(), learner=learner, update_per_collect=granted, reanalyze=share
-    )
-    trainer.run(max_train_iter=max(calls) + 1)
+    run(max(calls) + 1, learner=learner, update_per_collect=granted, reanalyze=share)
     assert learner.done == calls
 
 
-def test_older_rule_of_the_degree_is_kept() -> None:
-    parts: dict[str, Any] = {"collector": Collector, "learner": lambda rank, seed: Learner()}
-    for sizes, degree in (((10_000, 32), 31), ((100, 32), 1)):
-        trainer = AsyncTrainer(
-            **parts, off_policy_degree="legacy-auto", buffer_size=sizes[0], batch_size=sizes[1]
-        )
-        assert trainer.run(max_train_iter=2).chosen_degree == degree
+@pytest.mark.parametrize(("buffer_size", "degree"), [(10_000, 31), (100, 1)])
+def test_older_rule_of_the_degree_is_kept(buffer_size: int, degree: int) -> None:
+    result = run(2, off_policy_degree="legacy-auto", buffer_size=buffer_size, batch_size=32)
+    assert result.chosen_degree == degree
 
 
 @pytest.mark.parametrize("backend", ["inline", "thread"])
@@ -318,7 +306,8 @@ def test_weights_are_exchanged_every_few_rounds_and_evaluated_fresh(backend: Any
             return super().get_weights()
 
     learner, collector = Counting(), Collector()
-    trainer = AsyncTrainer(
+    result = run(
+        20,
         collector=collector,
         learner=learner,
         evaluator=Evaluator(),
@@ -327,7 +316,6 @@ def test_weights_are_exchanged_every_few_rounds_and_evaluated_fresh(backend: Any
         weight_sync_interval=3,
         should_eval=lambda train_iter: train_iter == 10,
     )
-    result = trainer.run(max_train_iter=20)
     # At the beginning, every third round (3, 6, 9, 13, 16, 19), for the evaluation, at the end.
     assert learner.copies == 1 + 6 + 1 + 1 and result.evaluations == ((10, 10.0),)
     assert {batch[0][1] for batch in learner.batches} <= {0, 3, 6, 9, 10, 13, 16}
@@ -337,12 +325,8 @@ def test_weights_are_exchanged_every_few_rounds_and_evaluated_fresh(backend: Any
 def test_debug_log_has_a_line_for_each_round_and_evaluation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    parts: dict[str, Any] = {"collector": Collector, "backend": "inline"}
     lines: list[str] = []
-    trainer = AsyncTrainer(
-        **parts, learner=Learner(), evaluator=Evaluator(), debug_log=lines.append
-    )
-    trainer.run(max_train_iter=2)
+    run(2, backend="inline", evaluator=Evaluator(), debug_log=lines.append)
     assert [line.split(";")[0].split(", sent")[0] for line in lines] == [
         "evaluation of version 0 scored 0.0",
         "round 0: version 1",
@@ -350,7 +334,7 @@ def test_debug_log_has_a_line_for_each_round_and_evaluation(
         "round 1: version 2",
     ]
     assert "degree 0, admitted 1, merged 1, trained 1, lag 0.00" in lines[1]
-    AsyncTrainer(**parts, learner=Learner(), debug_log=True).run(max_train_iter=1)
+    run(1, backend="inline", debug_log=True)
     assert capsys.readouterr().err.startswith("AsyncTrainer: round 0: version 1, sent in ")
 
 
@@ -361,8 +345,7 @@ def test_collections_may_say_what_they_grant(backend: Any) -> None:
             return (self.calls - 1) % 3
 
     learner = Learner()
-    parts: dict[str, Any] = {"learner": learner, "backend": backend}
-    result = AsyncTrainer(collector=Granting, **parts).run(max_train_iter=7)
+    result = run(7, collector=Granting, learner=learner, backend=backend)
     assert result.why == "7 updates (max_train_iter: 7)"  # 0 1 2 0 1 2 0 1
     assert [batch[0][1] for batch in learner.batches] == [0, 1, 1, 3, 4, 4, 6]
     assert result.stats.rounds_trained == 8 and result.stats.updates == 7
@@ -371,13 +354,13 @@ def test_collections_may_say_what_they_grant(backend: Any) -> None:
 @pytest.mark.parametrize("backend", ["inline", "thread"])
 def test_evaluations_are_told_of_when_they_begin_and_end(backend: Any) -> None:
     told: list[tuple[int, object]] = []
-    AsyncTrainer(
+    run(
+        2,
         collector=Collector,
-        learner=Learner(),
         evaluator=Evaluator,
         backend=backend,
         on_evaluation=lambda version, result: told.append((version, result)),
-    ).run(max_train_iter=2)
+    )
     assert told == [(0, None), (0, 0.0), (1, None), (1, 1.0)]
 
 
@@ -393,12 +376,8 @@ def test_who_is_told_of_evaluations_may_wait_for_one_who_asks_the_trainer(backen
         asks.join(20.0)
         assert not asks.is_alive()
 
-    trainer = AsyncTrainer(
-        collector=Collector,
-        learner=Learner(),
-        evaluator=Evaluator,
-        backend=backend,
-        on_evaluation=attend,
+    trainer = toy_trainer(
+        collector=Collector, evaluator=Evaluator, backend=backend, on_evaluation=attend
     )
     trainer.run(max_train_iter=2)
     assert told == [(0, 0), (0, 0), (1, 1), (1, 1)]
@@ -408,12 +387,9 @@ def test_who_is_told_of_evaluations_may_wait_for_one_who_asks_the_trainer(backen
 def test_run_needs_an_end_and_factories_need_to_make_what_is_needed() -> None:
     collector = Collector()
     with pytest.raises(ConfigError, match="max_env_step or max_train_iter"):
-        AsyncTrainer(collector=collector, learner=Learner()).run()
-    trainer = AsyncTrainer(
-        collector=collector, learner=Learner(), evaluator=lambda rank, seed: collector
-    )
+        toy_trainer(collector=collector).run()
     with pytest.raises(ConfigError, match="the evaluator that its factory made needs a method ev"):
-        trainer.run(max_train_iter=3)
+        run(3, collector=collector, evaluator=lambda rank, seed: collector)
     assert collector.calls == 0
 
 
@@ -425,17 +401,16 @@ def test_factories_get_rank_and_a_seed_of_their_own() -> None:
         return Collector(rank)
 
     for seed in (0, 0, 1):
-        trainer = AsyncTrainer(collector=make, learner=Learner(), num_collectors=2, seed=seed)
-        trainer.run(max_train_iter=1)
+        run(1, collector=make, num_collectors=2, seed=seed)
     assert [rank for rank, _ in given] == [0, 1] * 3
     assert given[:2] == given[2:4] and len({seed for _, seed in given}) == 4
 
 
 def test_error_of_a_collector_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError, match="the third one"):
-        AsyncTrainer(collector=Raising(), learner=Learner(), backend="inline").run(max_env_step=99)
+        toy_trainer(collector=Raising(), backend="inline").run(max_env_step=99)
     with pytest.raises(NodeFailed) as failed:
-        AsyncTrainer(collector=Raising(), learner=Learner()).run(max_env_step=99)
+        toy_trainer(collector=Raising()).run(max_env_step=99)
     text = str(failed.value)
     assert f"collector-0 (a thread of process {os.getpid()}) raised in collect()" in text
     assert "toy_hosts.py" in text and "ZeroDivisionError: the third one" in text
@@ -446,7 +421,7 @@ def test_error_of_a_collector_reaches_the_caller() -> None:
 @pytest.mark.parametrize("backend", ["inline", "thread", "process"])
 def test_error_of_a_collector_is_shown_without_the_calls_that_led_to_it(backend: Any) -> None:
     with pytest.raises((ZeroDivisionError, NodeFailed)) as failed:
-        AsyncTrainer(collector=Raising, learner=Learner(), backend=backend).run(max_env_step=99)
+        toy_trainer(collector=Raising, backend=backend).run(max_env_step=99)
     shown = "".join(traceback.format_exception(failed.value))
     ours = [line for line in shown.splitlines() if "fast_core" in line and "File" in line]
     assert len(ours) == 1 and "in run" in ours[0], shown
@@ -456,7 +431,7 @@ def test_error_of_a_collector_is_shown_without_the_calls_that_led_to_it(backend:
 def test_fault_of_fastloops_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "start_training", lambda *_: None)
     with pytest.raises(AssertionError, match="somebody can work") as failed:
-        AsyncTrainer(collector=Collector(), learner=Learner(), backend="inline").run(max_env_step=9)
+        toy_trainer(backend="inline").run(max_env_step=9)
     assert "in run_inline" in "".join(traceback.format_exception(failed.value))
 
 
@@ -470,7 +445,7 @@ def test_call_that_does_not_come_back_is_named() -> None:
         def wait_for_ever(self) -> None:
             released.wait(60)
 
-    trainer = AsyncTrainer(collector=Hanging(), learner=Learner(), work_timeout_s=0.2)
+    trainer = toy_trainer(collector=Hanging(), work_timeout_s=0.2)
     with pytest.raises(NodeFailed) as failed:
         trainer.run(max_env_step=99)
     assert "did not come back from collect() within 0.2 s (work_timeout_s)" in str(failed.value)
@@ -489,7 +464,7 @@ def test_ctrl_c_ends_all_threads() -> None:
                 _thread.interrupt_main()
             return super().train(batch)
 
-    trainer = AsyncTrainer(collector=Collector(wait_s=0.01), learner=Interrupting())
+    trainer = toy_trainer(collector=Collector(wait_s=0.01), learner=Interrupting())
     with pytest.raises(KeyboardInterrupt):
         trainer.run(max_env_step=10**9)
     assert not threads()
@@ -520,6 +495,5 @@ def test_collecting_overlaps_training_above_degree_0_alone() -> None:
     for degree, together in ((0, 1), (1, 2)):
         most[0] = 0
         collector, learner = Noting(wait_s=0.01), NotingToo(0.01)
-        trainer = AsyncTrainer(collector=collector, learner=learner, off_policy_degree=degree)
-        trainer.run(max_train_iter=10)
+        run(10, collector=collector, learner=learner, off_policy_degree=degree)
         assert most[0] == together

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fast_core.integrations import AsyncTrainer
 from fast_core.system.forks import WARNINGS
 
 
@@ -140,3 +141,13 @@ class Forking(Collector):
             time.sleep(100)
             os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def toy_trainer(**parts: Any) -> AsyncTrainer:
+    """One whose collector and learner are toys where they are not given."""
+    return AsyncTrainer(**{"collector": Collector(), "learner": Learner(), **parts})
+
+
+def run(limit: int = 3, **parts: Any) -> Any:
+    """What such a one comes to after so many updates."""
+    return toy_trainer(**parts).run(max_train_iter=limit)

@@ -20,12 +20,7 @@ import zmq
 from fast_core.errors import TransportError
 from fast_core.messages import Command, Event, LogLine, Ready, Save, Stop, zmq_channel
 from fast_core.messages.wire import decode_event, encode
-from fast_core.messages.zmq_channel import (
-    HIGH_WATER_MARK,
-    RECEIVE_LIMIT,
-    ZmqHub,
-    ZmqNodeChannel,
-)
+from fast_core.messages.zmq_channel import HIGH_WATER_MARK, RECEIVE_LIMIT, ZmqHub, ZmqNodeChannel
 
 ROOT = Path(__file__).parents[2]
 

@@ -41,11 +41,7 @@ PLAIN = "['default_int_handler', '0', '0', -1, set()]"
 
 def run(text: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", COPY + text],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
+        [sys.executable, "-c", COPY + text], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -90,7 +90,7 @@ class Launcher(types.ModuleType):
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     module = Launcher()
-    for tool in ("evaluate", "export", "play", "replay_view"):
+    for tool in ("evaluate", "export", "play", "replay_view", "sweep.run", "compare.table"):
         monkeypatch.setitem(sys.modules, f"fast_core.tools.{tool}", module)
     for name in ("launcher", "launcher.run", "launcher.rerun"):
         monkeypatch.setitem(sys.modules, f"fast_core.{name}", module)
@@ -110,28 +110,81 @@ def resolved(*overrides: str) -> RunConfig:
     return loads(MINIMAL, overrides, algorithm_config_type, source="x")
 
 
-def test_launch_hands_over_the_resolved_configuration(launcher: Launcher, config: str) -> None:
-    assert main(["launch", config, "seed=3", "algorithm.learning_rate=1e-4"]) == 0
-    expected = resolved("seed=3", "algorithm.learning_rate=1e-4")
-    assert launcher.calls == [("launch", expected, None)]
+PAGE = "dashboard.enabled=true"
+LAUNCHED: list[tuple[list[str], list[str], str | None]] = [
+    (["seed=3", "algorithm.learning_rate=1e-4"], ["seed=3", "algorithm.learning_rate=1e-4"], None),
+    (["mode=process", "--inline"], ["mode=inline"], None),
+    (["--resume", "runs/a"], [], "runs/a"),
+    (["--dashboard", "--port", "0"], ["dashboard.enabled=true", "dashboard.port=0"], None),
+    (
+        ["dashboard.enabled=true", "--port", "9"],
+        ["dashboard.enabled=true", "dashboard.port=9"],
+        None,
+    ),
+]
 
 
-def test_inline_option_wins_over_the_override(launcher: Launcher, config: str) -> None:
-    assert main(["launch", config, "mode=process", "--inline"]) == 0
-    assert launcher.calls == [("launch", resolved("mode=inline"), None)]
+@pytest.mark.parametrize(("typed", "keys", "resumed"), LAUNCHED)
+def test_launch_hands_over_the_resolved_configuration(
+    launcher: Launcher, config: str, typed: list[str], keys: list[str], resumed: str | None
+) -> None:
+    assert main(["launch", config, *typed]) == 0
+    assert launcher.calls == [("launch", resolved(*keys), resumed and Path(resumed))]
 
 
-def test_launch_can_resume(launcher: Launcher, config: str) -> None:
-    assert main(["launch", config, "--resume", "runs/a"]) == 0
-    assert launcher.calls == [("launch", resolved(), Path("runs/a"))]
+A = Path("runs/a")
+WATCHED = {"video": Path("b.mp4"), "repeat": True, "explore": True, "modules": ["m"]}
+OTHERWISE = {"overrides": ["environment.kwargs.gain=2"], "record": Path("t.npz")}
+COMPARED = {"output": Path("c.svg"), "at": 9, "score": 0.5}
+HANDED: list[tuple[str, tuple[object, ...]]] = [
+    ("resume runs/a stop.env_steps=5", ("resume", A, ["stop.env_steps=5"])),
+    ("resume runs/a --dashboard --port 9000", ("resume", A, [PAGE, "dashboard.port=9000"])),
+    ("sweep many.yaml", ("sweep", Path("many.yaml"), [])),
+    ("compare a b -o c.svg --at 9 --score 0.5", ("compare", [Path("a"), Path("b")], COMPARED)),
+    ("eval runs/a", ("eval", A, None, {})),
+    ("eval runs/a --episodes 7", ("eval", A, 7, {})),
+    (
+        "eval runs/a --render --seed 0 --checkpoint best",
+        ("eval", A, None, {"render": True, "seed": 0, "checkpoint": "best"}),
+    ),
+    ("eval runs/a --video b.mp4 --explore --repeat --module m", ("eval", A, None, WATCHED)),
+    ("eval runs/a environment.kwargs.gain=2 --record t.npz", ("eval", A, None, OTHERWISE)),
+    ("play CartPole-v1", ("play", "CartPole-v1", None)),
+    (
+        "play runs/a --checkpoint newest --module a --module b",
+        ("play", "runs/a", "newest", "a", "b"),
+    ),
+    (
+        "play TicTacToe environment.kwargs.opponent=perfect",
+        ("play", "TicTacToe", None, "environment.kwargs.opponent=perfect"),
+    ),
+    ("export runs/a -o p.onnx", ("export", A, Path("p.onnx"), None)),
+    ("export runs/a --output p.h --checkpoint newest", ("export", A, Path("p.h"), "newest")),
+    ("replay runs/a", ("replay", A, None, 10)),
+    ("replay runs/a --checkpoint newest --top 3", ("replay", A, "newest", 3)),
+]
 
 
-def test_options_of_the_page_are_keys(launcher: Launcher, config: str) -> None:
-    assert main(["launch", config, "--dashboard", "--port", "0"]) == 0
-    assert main(["resume", "runs/a", "--dashboard", "--port", "9000"]) == 0
-    page = ["dashboard.enabled=true", "dashboard.port=9000"]
-    expected = resolved("dashboard.enabled=true", "dashboard.port=0")
-    assert launcher.calls == [("launch", expected, None), ("resume", Path("runs/a"), page)]
+@pytest.mark.parametrize(("typed", "call"), HANDED)
+def test_command_hands_over_what_was_typed(
+    launcher: Launcher, typed: str, call: tuple[object, ...]
+) -> None:
+    assert main(typed.split()) == 0
+    assert launcher.calls == [call]
+
+
+def test_folder_of_a_sweep_is_resumed_as_one(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("")
+    assert main(["resume", str(tmp_path), "jobs=2"]) == 0
+    assert launcher.calls == [("sweep", tmp_path, ["jobs=2"])]
+
+
+def test_export_without_a_file_is_refused_with_an_example(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["export", "runs/a"]) == 2
+    told = "arguments are required: -o/--output\nFor example: fastloop export"
+    assert told in capsys.readouterr().err
 
 
 def test_port_of_a_page_that_is_not_asked_for_is_refused(
@@ -144,10 +197,7 @@ def test_port_of_a_page_that_is_not_asked_for_is_refused(
 
 
 def test_page_that_may_not_be_served_is_refused_before_anything_starts(
-    config: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DASH-01: another address than loopback, and no token."""
     monkeypatch.delenv("FASTLOOP_DASHBOARD_TOKEN", raising=False)
@@ -158,91 +208,6 @@ def test_page_that_may_not_be_served_is_refused_before_anything_starts(
         assert main([*command, *more]) == 2
         assert "needs a token" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["cart.yaml"]
-
-
-def test_resume_and_eval_are_handed_over(launcher: Launcher) -> None:
-    assert main(["resume", "runs/a", "stop.env_steps=5"]) == 0
-    assert main(["eval", "runs/a"]) == 0
-    assert main(["eval", "runs/a", "--episodes", "7"]) == 0
-    assert launcher.calls == [
-        ("resume", Path("runs/a"), ["stop.env_steps=5"]),
-        ("eval", Path("runs/a"), None, {}),
-        ("eval", Path("runs/a"), 7, {}),
-    ]
-
-
-def test_folder_of_a_sweep_is_resumed_as_one(
-    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sweep.yaml").write_text("")
-    monkeypatch.setitem(sys.modules, "fast_core.tools.sweep.run", launcher)
-    assert main(["resume", str(tmp_path), "jobs=2"]) == 0
-    assert main(["sweep", "many.yaml"]) == 0
-    assert launcher.calls == [("sweep", tmp_path, ["jobs=2"]), ("sweep", Path("many.yaml"), [])]
-
-
-def test_compare_hands_over_what_to_compare_and_where(
-    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "fast_core.tools.compare.table", launcher)
-    assert main(["compare", "a", "b", "-o", "c.svg", "--at", "9", "--score", "0.5"]) == 0
-    runs = [Path("a"), Path("b")]
-    assert launcher.calls == [("compare", runs, {"output": Path("c.svg"), "at": 9, "score": 0.5})]
-
-
-def test_eval_hands_over_how_to_watch_and_what(launcher: Launcher) -> None:
-    assert main(["eval", "a", "--render", "--seed", "0", "--checkpoint", "best"]) == 0
-    assert main(["eval", "a", "--video", "b.mp4", "--explore", "--repeat", "--module", "m"]) == 0
-    assert main(["eval", "a", "environment.kwargs.gain=2", "--record", "t.npz"]) == 0
-    assert launcher.calls == [
-        ("eval", Path("a"), None, {"render": True, "seed": 0, "checkpoint": "best"}),
-        (
-            "eval",
-            Path("a"),
-            None,
-            {"video": Path("b.mp4"), "repeat": True, "explore": True, "modules": ["m"]},
-        ),
-        (
-            "eval",
-            Path("a"),
-            None,
-            {"overrides": ["environment.kwargs.gain=2"], "record": Path("t.npz")},
-        ),
-    ]
-
-
-def test_play_is_handed_over(launcher: Launcher) -> None:
-    assert main(["play", "CartPole-v1"]) == 0
-    assert main(["play", "runs/a", "--checkpoint", "newest", "--module", "a", "--module", "b"]) == 0
-    assert main(["play", "TicTacToe", "environment.kwargs.opponent=perfect"]) == 0
-    assert launcher.calls == [
-        ("play", "CartPole-v1", None),
-        ("play", "runs/a", "newest", "a", "b"),
-        ("play", "TicTacToe", None, "environment.kwargs.opponent=perfect"),
-    ]
-
-
-def test_export_is_handed_over(launcher: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "runs/a", "-o", "p.onnx"]) == 0
-    assert main(["export", "runs/a", "--output", "p.h", "--checkpoint", "newest"]) == 0
-    assert launcher.calls == [
-        ("export", Path("runs/a"), Path("p.onnx"), None),
-        ("export", Path("runs/a"), Path("p.h"), "newest"),
-    ]
-    assert main(["export", "runs/a"]) == 2
-    assert (
-        "arguments are required: -o/--output\nFor example: fastloop export"
-        in capsys.readouterr().err
-    )
-
-
-def test_replay_is_handed_over(launcher: Launcher) -> None:
-    assert main(["replay", "runs/a"]) == 0
-    assert main(["replay", "runs/a", "--checkpoint", "newest", "--top", "3"]) == 0
-    assert launcher.calls == [
-        ("replay", Path("runs/a"), None, 10),
-        ("replay", Path("runs/a"), "newest", 3),
-    ]
 
 
 def test_bench_lists_every_benchmark_of_the_checkout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,11 +263,7 @@ def test_exit_status_of_the_run_is_passed_on(
     ],
 )
 def test_expected_error_is_one_message_without_traceback(
-    error: Exception,
-    code: int,
-    launcher: Launcher,
-    config: str,
-    capsys: pytest.CaptureFixture[str],
+    error: Exception, code: int, launcher: Launcher, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher.result = error
     assert main(["launch", config]) == code
@@ -330,15 +291,6 @@ def test_wrong_configuration_never_reaches_the_launcher(
     assert main(["launch", config, "sed=3"]) == 2
     assert "Did you mean seed?" in capsys.readouterr().err
     assert launcher.calls == []
-
-
-def test_port_without_a_page_is_no_page_in_vain(
-    launcher: Launcher, config: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["launch", config, "--port", "9000"]) == 2
-    assert "--port is that of the page: add --dashboard" in capsys.readouterr().err
-    assert launcher.calls == []
-    assert main(["launch", config, "dashboard.enabled=true", "--port", "9000"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -491,42 +443,26 @@ def test_broken_pipe_of_another_is_no_quiet_end(monkeypatch: pytest.MonkeyPatch)
         main(["doctor"])
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import fast_core.tools.cli, fast_core.tools.commands",
-        "from fast_core.tools.cli import main; assert main(['--help']) == 0",
-        "from fast_core.tools.cli import main; assert main(['config', 'defaults']) == 0",
-        "from fast_core.tools.cli import main; "
-        "assert main(['config', 'validate', {path!r}, 'x=1']) == 2",
-    ],
-)
-def test_command_line_imports_neither_torch_nor_environments(statement: str, config: str) -> None:
-    check = "import sys; print(*{'torch', 'gymnasium', 'rich'} & sys.modules.keys())"
-    done = python(f"{statement.format(path=config)}; {check}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == ""
+ENVIRONMENTS = {"torch", "gymnasium", "rich"}
+NOT_IMPORTED = [
+    ("import fast_core.tools.commands", ENVIRONMENTS),
+    ("main(['--help'])", ENVIRONMENTS | {"numpy", "msgspec", "yaml", "zmq"}),
+    ("assert main(['config', 'defaults']) == 0", ENVIRONMENTS),
+    ("assert main(['config', 'validate', {path!r}, 'x=1']) == 2", ENVIRONMENTS),
+    # which makes the environment, in another process
+    (
+        "assert main(['config', 'validate', {path!r}]) == 0",
+        {"torch", "gymnasium.envs.classic_control"},
+    ),
+]
 
 
 @pytest.mark.process
-def test_validation_makes_the_environment_in_another_process_and_imports_no_torch(
-    config: str,
-) -> None:
+@pytest.mark.parametrize(("statement", "modules"), NOT_IMPORTED)
+def test_command_line_does_not_import(statement: str, modules: set[str], config: str) -> None:
     done = python(
         "import sys; from fast_core.tools.cli import main; "
-        f"assert main(['config', 'validate', {config!r}]) == 0; "
-        "print(*{'torch', 'gymnasium.envs.classic_control'} & sys.modules.keys())"
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == ""
-
-
-@pytest.mark.process
-def test_help_needs_nothing_that_is_slow_to_import() -> None:
-    done = python(
-        "import sys; from fast_core.tools.cli import main; main(['--help']); "
-        "print(*{'numpy', 'msgspec', 'yaml', 'rich', 'zmq'} & sys.modules.keys())"
+        f"{statement.format(path=config)}; print(*{modules} & sys.modules.keys())"
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == ""
