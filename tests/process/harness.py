@@ -108,11 +108,7 @@ class Launched:
         self._process: subprocess.Popen[bytes] | Started
         if starter is not None:
             self._process = starter.start(
-                [*arguments],
-                home=home,
-                screen=self._screen,
-                surroundings=given,
-                ignore=[*ignore],
+                [*arguments], home=home, screen=self._screen, surroundings=given, ignore=[*ignore]
             )
         else:
             with self._screen.open("wb") as screen, _ignored(ignore):
@@ -429,13 +425,14 @@ class Workplace:
     def fastloop(
         self,
         arguments: Iterable[str],
-        home: Path,
+        home: Path | None = None,
         *,
         environment: Mapping[str, str] = {},
         ignore: Iterable[signal.Signals] = (),
         fresh: bool = False,
     ) -> Launched:
         """Run ``fastloop ARGUMENTS``."""
+        home = home or self.folder()
         early = any(name.startswith(READ_EARLY) for name in environment)
         if fresh or early:
             arguments = ["-m", "fast_core.tools.cli", *arguments]

@@ -133,11 +133,7 @@ TASKS = {
 
 # Longer than any test waits, with everything that may be killed.
 ENDLESS: dict[str, Any] = CONTINUOUS | {
-    "environment": {
-        "id": "fastloop/Toy-v0",
-        "modules": ["toy_envs"],
-        "kwargs": {"step_s": 0.001},
-    },
+    "environment": {"id": "fastloop/Toy-v0", "modules": ["toy_envs"], "kwargs": {"step_s": 0.001}},
     "algorithm": {"name": "dqn", "hidden_sizes": [8], "batch_size": 16, "n_step": 2},
     "nodes": {"env": {"count": 2}, "optimizer": {"count": 2}},
     "diagnostics": {},

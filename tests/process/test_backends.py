@@ -60,8 +60,7 @@ def test_cartpole_trains_alike_however_it_is_stepped(workplace: Workplace) -> No
 
 def test_checkpoints_of_what_can_not_be_repeated_are_refused(workplace: Workplace) -> None:
     pytest.importorskip("envpool")
-    launched = workplace.launch("checkpoint.at_end=true", config=TASK)
-    assert launched.wait(60) == 2, launched.screen
+    launched = workplace.launch("checkpoint.at_end=true", config=TASK).ends(2)
     said = " ".join(launched.screen.split())
     assert "can't be repeated with environment.backend envpool" in said
     assert "Use environment.backend: gymnasium" in said
@@ -90,6 +89,5 @@ def test_environments_that_can_be_there_once_in_a_process(workplace: Workplace) 
     first = workplace.launch(config=lone).done(within_s=90)
     workplace.resume(first, "stop.env_steps=384").done(within_s=90)
     assert sorted(digests(first.run)) == list(range(8))
-    inline = workplace.launch("mode=inline", config=lone)
-    assert inline.wait(90) == 2
+    inline = workplace.launch("mode=inline", config=lone).ends(2)
     assert "mode is inline. Set it to process" in inline.screen.replace("\n", " ")

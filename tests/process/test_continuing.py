@@ -49,8 +49,7 @@ def checkpoints(launched: Launched) -> list[str]:
 def test_refused_resume_leaves_the_run_as_it_was(workplace: Workplace) -> None:
     first = workplace.launch(config=CARTPOLE).done()
     config = (first.run / "config.yaml").read_text()
-    refused = workplace.resume(first, "algorithm.hidden_sizes=[7]", "stop.env_steps=640")
-    assert refused.wait() == 2
+    refused = workplace.resume(first, "algorithm.hidden_sizes=[7]", "stop.env_steps=640").ends(2)
     assert "must have the configured parameters" in refused.screen.splitlines()[-1]
     assert "Traceback" not in refused.screen
     assert (first.run / "config.yaml").read_text() == config
@@ -67,11 +66,8 @@ def test_new_run_goes_on_from_another_that_still_trains(workplace: Workplace) ->
     source.await_training()
     eventually(lambda: checkpoints(source), "a checkpoint")
     for _ in range(2):
-        home = workplace.folder()
-        path = home / "config.yaml"
-        path.write_text((source.home / "config.yaml").read_text())
-        arguments = ["-m", "fast_core.tools.cli", "launch", str(path), "stop.updates=1"]
-        new = workplace.start([*arguments, "--resume", str(source.run)], home=home).done()
+        given = ("stop.updates=1", "--resume", str(source.run))
+        new = workplace.launch(*given, config=CARTPOLE).done()
         assert len(checkpoints(new)) == 1
         assert not list((source.run / "checkpoints").glob("*.damaged"))
     source.interrupted()
@@ -110,8 +106,7 @@ def test_run_whose_environments_do_not_come_back_goes_on_with_new_episodes(
 ) -> None:
     """It repeats as long as the probe looks, and drifts later."""
     first = workplace.toy("drift", "stop={env_steps: 1440}", at=40).done()
-    refused = workplace.resume(first, "stop.env_steps=3200", "checkpoint.exact=require")
-    assert refused.wait() == 2, refused.screen
+    refused = workplace.resume(first, "stop.env_steps=3200", "checkpoint.exact=require").ends(2)
     assert "the observation differs from the saved one" in refused.screen
     assert "checkpoint.exact is 'require'" in refused.screen
     again = workplace.resume(first, "stop.env_steps=3200").done()
@@ -155,43 +150,29 @@ def test_terminal_that_takes_nothing_does_not_stop_the_run(workplace: Workplace)
 
 @pytest.mark.slow
 def test_device_that_is_not_there_is_named(workplace: Workplace) -> None:
-    launched = workplace.launch("nodes.optimizer.device=cuda:7", config=CARTPOLE)
-    assert launched.wait(60) == 2
+    launched = workplace.launch("nodes.optimizer.device=cuda:7", config=CARTPOLE).ends(2)
     last = launched.screen.splitlines()[-1]
     assert "nodes.optimizer.device" in last and "'cuda:7'" in last
     assert not list((launched.home / "runs").glob("*/*")), "nothing has begun"
     arguments = ["config", "validate", str(launched.home / "config.yaml")]
-    checked = workplace.start(
-        ["-m", "fast_core.tools.cli", *arguments, "nodes.optimizer.device=cuda:7"]
-    )
-    assert checked.wait(60) == 2
+    checked = workplace.fastloop([*arguments, "nodes.optimizer.device=cuda:7"]).ends(2)
     assert checked.screen.splitlines() == [last]
     assert not (checked.home / "runs").exists(), "and nothing is left"
-    checked.assert_gone()
 
 
 def test_seed_that_is_too_large_is_refused(workplace: Workplace) -> None:
-    launched = workplace.launch(f"seed={2**63}", config=CARTPOLE)
-    assert launched.wait() == 2
+    launched = workplace.launch(f"seed={2**63}", config=CARTPOLE).ends(2)
     assert "seed" in launched.screen
 
 
 def test_error_text_that_is_no_unicode_is_shown_all_the_same(workplace: Workplace) -> None:
-    launched = workplace.toy("surrogate")
-    assert launched.wait() == 1
+    launched = workplace.toy("surrogate").ends(1)
     assert r"caf\udce9" in launched.screen.splitlines()[-1], launched.screen
-
-
-def test_refused_launch_leaves_no_run_directory(workplace: Workplace) -> None:
-    launched = workplace.launch("environment.id=NoSuch-v0", config=CARTPOLE)
-    assert launched.wait() == 2
-    assert not list((launched.home / "runs").glob("*/*"))
 
 
 def test_run_whose_memory_does_not_fit_is_refused_with_the_arithmetic(workplace: Workplace) -> None:
     """SHM-02, FT-11: before any node has begun."""
-    launched = workplace.launch("rollout.steps=400000000", config=CARTPOLE)
-    assert launched.wait(60) == 2
+    launched = workplace.launch("rollout.steps=400000000", config=CARTPOLE).ends(2)
     last = launched.screen.splitlines()[-1]
     assert "GiB" in last and "rollouts" in last and "rollout.steps" in last
     launched.assert_gone()
@@ -210,17 +191,9 @@ def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:
 def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workplace) -> None:
     launched = workplace.launch(config=CARTPOLE).done()
     assert "evaluate it" in launched.screen
-    command = [
-        sys.executable,
-        "-m",
-        "fast_core.tools.cli",
-        "eval",
-        str(launched.run),
-        "--episodes",
-        "2",
-    ]
-    done = subprocess.run(command, cwd=launched.home, capture_output=True, timeout=60, check=True)
-    result = json.loads(done.stdout)
+    result = json.loads(
+        workplace.fastloop(["eval", str(launched.run), "--episodes=2"]).done().screen
+    )
     assert (result["policy"], result["episodes"]) == ("newest", 2)
     assert result["env_steps"] == 320
 
@@ -232,22 +205,19 @@ def test_policy_can_be_evaluated_without_an_evaluation_on_file(workplace: Workpl
 def test_environment_that_hangs_or_crashes_in_its_first_steps_is_found(
     workplace: Workplace, fault: str, words: str
 ) -> None:
-    launched = workplace.toy(fault, "environment.step_timeout_s=1", at=7)
-    assert launched.wait(20) == 1
+    launched = workplace.toy(fault, "environment.step_timeout_s=1", at=7).ends(1)
     assert words in launched.screen
     assert "toy_envs.py" in launched.screen  # the stack says where
     assert "environment.step_timeout_s" in launched.screen.splitlines()[-1]
     launched.assert_gone()
 
 
-@pytest.mark.slow
-def test_refused_launch_from_another_run_leaves_no_run_directory(workplace: Workplace) -> None:
+def test_refused_launch_leaves_no_run_directory(workplace: Workplace) -> None:
+    """Nor one that begins from another run."""
     source = workplace.launch(config=CARTPOLE).done()
-    home = workplace.folder()
-    path = home / "config.yaml"
-    path.write_text((source.home / "config.yaml").read_text())
-    for wrong in ("seed=7", "environment.id=NoSuch-v0"):
-        arguments = ["-m", "fast_core.tools.cli", "launch", str(path), wrong]
-        new = workplace.start([*arguments, "--resume", str(source.run)], home=home)
+    from_it = ("--resume", str(source.run))
+    wrong = "environment.id=NoSuch-v0"
+    for given in ((wrong,), (wrong, *from_it), ("seed=7", *from_it)):
+        new = workplace.launch(*given, config=CARTPOLE)
         assert new.wait() != 0
-        assert not list((home / "runs").glob("*/*"))
+        assert not list((new.home / "runs").glob("*/*"))

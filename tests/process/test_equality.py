@@ -47,11 +47,7 @@ TASKS = {
 finished = partial(harness.finished, tickets=TICKETS)
 
 
-CASES = (
-    ("discrete, normalised", (1, 4)),
-    ("discrete", (4,)),
-    ("continuous, normalised", (2,)),
-)
+CASES = (("discrete, normalised", (1, 4)), ("discrete", (4,)), ("continuous, normalised", (2,)))
 
 
 TORCH = (

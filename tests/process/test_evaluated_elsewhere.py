@@ -70,8 +70,7 @@ def test_evaluating_elsewhere_changes_no_bit_of_training_and_goes_on_after_a_res
 def test_environment_with_other_spaces_is_refused_before_anything_starts(
     workplace: Workplace,
 ) -> None:
-    launched = workplace.launch(config=config("sync", {"pole": {"id": "CartPole-v1"}}))
-    assert launched.wait() == 2
+    launched = workplace.launch(config=config("sync", {"pole": {"id": "CartPole-v1"}})).ends(2)
     words = "evaluation.environments.pole must have the spaces of `environment`"
     assert words in launched.screen and "not box [2] of float32" in launched.screen
     assert not list(launched.home.glob("runs/*"))

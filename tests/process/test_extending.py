@@ -76,8 +76,7 @@ def test_killed_stage_ends_the_run_with_its_name(workplace: Workplace) -> None:
 
 def test_node_that_does_not_fit_is_refused_before_anything_starts(workplace: Workplace) -> None:
     extra = "nodes.extra=[{node: 'examples.exploration_bonus:CountBonus'}]"
-    launched = workplace.launch(extra, config=BONUS)
-    assert launched.wait() == 2
+    launched = workplace.launch(extra, config=BONUS).ends(2)
     assert "emits Novelty, but no node consumes it" in launched.screen
     assert not list((launched.home / "runs").glob("*/*"))
 
@@ -133,8 +132,7 @@ def test_viewer_of_ones_own_saves_what_it_sees(workplace: Workplace, mode: str) 
 
 
 def test_what_a_killed_node_published_stays_readable(workplace: Workplace) -> None:
-    launched = workplace.launch(config=recording("recording:Dying"))
-    assert launched.wait(60) == 1, launched.screen
+    launched = workplace.launch(config=recording("recording:Dying")).ends(1)
     assert len(recorded(launched.run)) == WHOLE
     crash = (launched.run / "crash.txt").read_text()
     assert "dying was killed" in crash and "complete in trajectories" in crash

@@ -107,8 +107,7 @@ def test_few_descriptors_are_refused_with_a_sentence(
         f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({allowed}, {allowed})); "
         f"from fast_core.tools.cli import main; raise SystemExit(main({[*command, 'config.yaml']}))"
     )
-    launched = workplace.start(["-c", code], home=home)
-    assert launched.wait() == 2
+    launched = workplace.start(["-c", code], home=home).ends(2)
     assert "ulimit -n" in launched.screen
     assert "Traceback" not in launched.screen
     assert not list(home.glob("runs/*/*"))

@@ -20,11 +20,7 @@ TICKETS = 60
 def numbered(frames: int, steps: int, tickets: int = TICKETS, **more: Any) -> dict[str, Any]:
     return {
         "name": "numbered",
-        "environment": {
-            "id": "fastloop/Numbered-v0",
-            "modules": ["seeing"],
-            "frame_stack": frames,
-        },
+        "environment": {"id": "fastloop/Numbered-v0", "modules": ["seeing"], "frame_stack": frames},
         "rollout": {"shards": SHARDS, "envs_per_shard": ENVS, "steps": steps},
         "algorithm": {"name": "seeing:SeeingConfig"},
         "nodes": {"env": {"count": 2}},

@@ -15,7 +15,7 @@ import yaml
 
 from fast_core.system.threads import ENVIRONMENT
 from tests.forms import slow_but
-from tests.process.harness import ROOT, TOY, Launched, Workplace
+from tests.process.harness import TOY, Launched, Workplace, surroundings
 
 pytestmark = pytest.mark.process
 
@@ -109,9 +109,7 @@ def start_with_module(workplace: Workplace, text: str, *overrides: str) -> Launc
 
 
 @pytest.mark.slow
-def test_module_that_imports_for_too_long_runs_into_the_start_timeout(
-    workplace: Workplace,
-) -> None:
+def test_module_that_imports_for_too_long_runs_into_the_start_timeout(workplace: Workplace) -> None:
     text = "import time\ntime.sleep(3600)\n"
     launched = start_with_module(workplace, text, "supervision.start_timeout_s=1").ends(1)
     last = launched.screen.strip().splitlines()[-1]
@@ -209,26 +207,15 @@ def test_closed_pipe_on_the_screen_does_not_stop_training(workplace: Workplace) 
     """``fastloop launch ... | head -n 1``."""
     home = workplace.folder()
     (home / "config.yaml").write_text(yaml.safe_dump(TOY))
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "fast_core.tools.cli",
-            "launch",
-            "config.yaml",
-            "stop={env_steps: 600}",
-        ],
+    command = f"{sys.executable} -m fast_core.tools.cli launch config.yaml stop.env_steps=600"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{command} | head -n 1"],
         cwd=home,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"},
+        capture_output=True,
+        env=surroundings(),
+        timeout=60,
     )
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.readline()
-    process.stdout.close()
-    errors = process.stderr.read().decode()
-    process.stderr.close()
-    assert process.wait(30) == 0, errors
-    assert errors == ""
+    assert (done.returncode, done.stderr) == (0, b""), done
+    assert done.stdout.count(b"\n") == 1
     (run,) = (home / "runs" / "toy").iterdir()
     assert "finished" in (run / "events.jsonl").read_text()

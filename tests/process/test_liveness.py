@@ -87,10 +87,7 @@ def test_whoever_hangs_is_named_with_where_it_is(workplace: Workplace, name: str
     """Though work may take far longer the first time: that is what every hang was given."""
     node, state, overrides, place = HANGS[name]
     launched = workplace.launch(
-        *overrides,
-        "supervision.repeat_timeout_s=1",
-        "checkpoint.every_updates=1",
-        config=HANGING,
+        *overrides, "supervision.repeat_timeout_s=1", "checkpoint.every_updates=1", config=HANGING
     ).ends(1)
     assert f"First cause: node '{node}" in launched.screen
     assert f"{state} for " in launched.screen
@@ -117,10 +114,7 @@ def test_stage_that_takes_its_time_is_waited_for_inline_too(workplace: Workplace
 def test_stage_that_forgets_a_rollout_is_named(workplace: Workplace, mode: str) -> None:
     """Every node is well, and only waits."""
     launched = workplace.launch(
-        STAGE.format("forgets: 5"),
-        "supervision.repeat_timeout_s=1",
-        f"mode={mode}",
-        config=HANGING,
+        STAGE.format("forgets: 5"), "supervision.repeat_timeout_s=1", f"mode={mode}", config=HANGING
     ).ends(1)
     assert "hangingstage has not sent Transformed of rollout 3 of shard 0" in last_line(launched)
     if mode == "process":

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.forms import slow_but
-from tests.process.drifting import HEALTHY_STEPS
+from tests.process.failing import DRIFTS_AT
 from tests.process.harness import Launched, Workplace, assert_first_cause_is_last, eventually
 from tests.process.replay_runs import (
+    DISCRETE,
     ENDLESS,
     ROWS,
     TICKETS,
@@ -110,13 +111,13 @@ def test_run_ends_in_time_while_a_replica_hangs(workplace: Workplace, collective
 
 
 def test_replica_that_differs_by_one_bit_ends_the_run(workplace: Workplace) -> None:
-    algorithm = {"name": "drifting:DriftingConfig", "hidden_sizes": [8], "batch_size": 16}
+    algorithm = DISCRETE["algorithm"] | {"name": "failing:FailingConfig", "fault": "drift"}
     launched = workplace.launch(
         "diagnostics.digests=true", config=ENDLESS | {"algorithm": algorithm}
     ).ends(1)
     assert_first_cause_is_last(launched, "must stay equal")
     told = launched.screen.strip().splitlines()[-1]
-    assert f"before step {HEALTHY_STEPS + 1} of this part of the run" in told
+    assert f"before step {DRIFTS_AT + 1} of this part of the run" in told
     assert "optimizer-0 has the hash " in told and "optimizer-1 " in told
 
 

@@ -52,8 +52,7 @@ def test_processes_equal_inline_bit_for_bit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    ["dict with mask, several choices", "nested dict and tuple", "stacked frames"],
+    "name", ["dict with mask, several choices", "nested dict and tuple", "stacked frames"]
 )
 def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> None:
     """With one group the batches are those of a policy beside the environments."""
@@ -307,10 +306,7 @@ MEASUREMENTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "cause"),
-    slow_but(MEASUREMENTS[:1], MEASUREMENTS),
-)
+@pytest.mark.parametrize(("name", "cause"), slow_but(MEASUREMENTS[:1], MEASUREMENTS))
 def test_end_of_a_measurement_costs_only_the_choice_and_is_told_as_it_was(
     workplace: Workplace, name: str, cause: str
 ) -> None:

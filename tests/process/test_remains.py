@@ -21,8 +21,7 @@ OURS = ("watchdog", "fork_server", "fast_core.tools.cli", "fastloop: ")
 
 def watchdog(launched: Launched) -> Process:
     found = eventually(
-        lambda: [each for each in launched.members() if "watchdog" in each.command],
-        "a watchdog",
+        lambda: [each for each in launched.members() if "watchdog" in each.command], "a watchdog"
     )
     return found[0]
 

@@ -12,6 +12,7 @@ from tests.forms import slow_but
 from tests.process.harness import Workplace, eventually
 from tests.process.replay_runs import (
     CONTINUOUS,
+    DISCRETE,
     ROWS,
     TICKETS,
     assert_death_ends_the_run,
@@ -80,9 +81,7 @@ def test_paused_node_is_waited_for_and_the_ratio_holds(
     """SCH-07: nobody runs ahead of it, nothing is dropped, nothing is made up for."""
     tickets = 100
     launched = learning(
-        workplace,
-        f"scheduler.off_policy_degree={degree}",
-        f"stop={{env_steps: {tickets * ROWS}}}",
+        workplace, f"scheduler.off_policy_degree={degree}", f"stop={{env_steps: {tickets * ROWS}}}"
     )
     victim = launched.node(name)
     os.kill(victim, signal.SIGSTOP)
@@ -124,14 +123,8 @@ def test_replay_that_does_not_fit_is_refused_with_the_arithmetic(workplace: Work
 
 
 def test_priorities_that_can_not_be_are_refused_and_counted(workplace: Workplace) -> None:
-    config = CONTINUOUS | {
-        "environment": {"id": "CartPole-v1"},
-        "algorithm": {
-            "name": "bad_priorities:BadConfig",
-            "hidden_sizes": [8],
-            "batch_size": 16,
-        },
-    }
+    wrong = {"name": "failing:FailingConfig", "fault": "priorities"}
+    config = DISCRETE | {"algorithm": DISCRETE["algorithm"] | wrong}
     launched = workplace.launch(config=config)
     finished(launched)
     refused = last_metrics(launched)["replay/refused_values"]

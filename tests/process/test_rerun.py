@@ -108,8 +108,7 @@ def test_recorded_failure_of_an_environment_happens_again(workplace: Workplace) 
         "environment.kwargs.fault=raise",
         "diagnostics={schedule: true, delay_ms: 1}",
         "scheduler.off_policy_degree=2",
-    )
-    assert launched.wait() == 1, launched.screen
+    ).ends(1)
     run = launched.run
     again = rerun(workplace, launched, run=run)
     assert again.wait() == 1, again.screen

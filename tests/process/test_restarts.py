@@ -150,9 +150,7 @@ def test_shards_that_move_there_and_back_at_once_meet_no_start_twice(workplace: 
     run, learner = str(launched.run.relative_to(launched.home)), launched.node("optimizer-0")
     os.kill(learner, signal.SIGSTOP)
     said(workplace, launched, "scale", run, "env=2")
-    scale = workplace.start(
-        ["-m", "fast_core.tools.cli", "scale", run, "env=1"], home=launched.home
-    )
+    scale = workplace.fastloop(["scale", run, "env=1"], launched.home)
     eventually(lambda: len(decided(launched, "scale")) == 2, "what was asked for")
     os.kill(learner, signal.SIGCONT)
     assert scale.wait() == 0, scale.screen
@@ -165,8 +163,7 @@ FLAKY = ("supervision.restarts={env: 5, on_error: restart, backoff_s: 0.1, max_b
 
 
 def test_error_of_an_environment_is_a_death_only_if_asked_for(workplace: Workplace) -> None:
-    launched = workplace.toy("raise", "supervision.env_restarts=5")
-    assert launched.wait() == 1
+    launched = workplace.toy("raise", "supervision.env_restarts=5").ends(1)
     assert not lost(launched)
 
     launched = workplace.toy("raise", *FLAKY, f"stop.env_steps={40 * TICKET}").ends()

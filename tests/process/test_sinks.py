@@ -111,8 +111,7 @@ def test_wandb_that_is_not_installed_is_refused_with_the_line_to_run(
 ) -> None:
     (tmp_path / "wandb.py").write_text("raise ImportError('no wandb here')\n")
     config = {**TOLD, "metrics": {"sinks": ["wandb"]}}
-    launched = workplace.launch(config=config, environment={"PYTHONPATH": str(tmp_path)})
-    assert launched.wait() == 2
+    launched = workplace.launch(config=config, environment={"PYTHONPATH": str(tmp_path)}).ends(2)
     assert "pip install -e '.[wandb]'" in launched.screen and "no wandb here" in launched.screen
 
 

@@ -112,8 +112,7 @@ def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    ["mask in the info", "stacked frames", "a game in words", "TextWorld"],
+    "name", ["mask in the info", "stacked frames", "a game in words", "TextWorld"]
 )
 def test_killed_and_resumed_run_equals_the_run_never_stopped(
     workplace: Workplace, name: str
@@ -126,9 +125,7 @@ def test_killed_and_resumed_run_equals_the_run_never_stopped(
 
 
 @pytest.mark.slow
-def test_evaluation_is_played_with_masks_and_does_not_change_training(
-    workplace: Workplace,
-) -> None:
+def test_evaluation_is_played_with_masks_and_does_not_change_training(workplace: Workplace) -> None:
     """The toy ends an episode after nine steps, each with a reward of at least one."""
     config = TASKS["dict with mask, several choices"]
     reference = finished(workplace.launch(config=config))

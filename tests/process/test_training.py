@@ -93,17 +93,10 @@ json.dump({
     elsewhere = workplace.folder()
     moved = elsewhere / "moved"
     shutil.move(str(found["run"]), moved)
-    evaluated = workplace.start(
-        ["-m", "fast_core.tools.cli", "eval", str(moved), "--episodes", "2"], home=elsewhere
-    ).done()
+    evaluated = workplace.fastloop(["eval", str(moved), "--episodes", "2"], elsewhere).done()
     assert json.loads(evaluated.screen)["return_mean"] == 10
-    workplace.start(
-        ["-m", "fast_core.tools.cli", "resume", str(moved), "stop.env_steps=768"], home=elsewhere
-    ).done()
-    config = str(moved / "config.yaml")
-    repeated = workplace.start(
-        ["-m", "fast_core.tools.cli", "launch", config], home=elsewhere
-    ).done()
+    workplace.fastloop(["resume", str(moved), "stop.env_steps=768"], elsewhere).done()
+    repeated = workplace.fastloop(["launch", str(moved / "config.yaml")], elsewhere).done()
     assert (repeated.run / "environment.pkl").is_file()
 
 
@@ -121,7 +114,7 @@ print("run", mine_here.train({**base, "evaluation": {}}, mode="inline").run.dire
     trained = workplace.start(["scripts/script.py"], home=home).done()
     run = trained.screen.split("run ")[-1].strip()
     for command in (["eval", run, "--episodes", "2"], ["resume", run, "stop.env_steps=512"]):
-        workplace.start(["-m", "fast_core.tools.cli", *command], home=elsewhere).done()
+        workplace.fastloop(command, elsewhere).done()
 
 
 @pytest.mark.slow
