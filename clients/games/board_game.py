@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
 
 from fast_core.clients.games.board_rules import CELL, Observation, Picture, Rules
-from fast_core.clients.games.opponents import Opponent, opponent_of
+from fast_core.clients.games.opponents import Opponent, one_of, opponent_of
 from fast_core.errors import ConfigError
 
 Info = dict[str, Any]
@@ -59,6 +59,7 @@ class BoardGame(gymnasium.Env[Observation, np.int64]):
         opponents: Mapping[str, Callable[[], Opponent]],
         opponent: str | None,
         side: str,
+        opening: int,
         render_mode: str | None,
     ) -> None:
         """Make a game.
@@ -69,11 +70,21 @@ class BoardGame(gymnasium.Env[Observation, np.int64]):
                 the agent moves for both players.
             side: What the agent plays against an opponent: the ``first`` player, the ``second``,
                 or ``both``, one in each episode, as its seed chooses.
+            opening: Stones at most that lie on the board at the beginning, at random: each number
+                from 0 on is as likely. So one agent that plays against itself sees more than the
+                games that it likes.
             render_mode: ``rgb_array`` for pictures, ``ansi`` for text, or None.
 
         Raises:
-            FastLoopError: There is no such opponent or side, or the policy does not fit the game.
+            FastLoopError: There is no such opponent, side or opening, or the policy does not fit
+                the game.
         """
+        most = self.rules.most_without_line
+        if type(opening) is not int or not 0 <= opening <= most:
+            raise ConfigError(
+                f"environment.kwargs.opening of {self.rules.name} must be an integer from 0 to "
+                f"{most}, so that nobody has won; got {opening!r}"
+            )
         if side not in SIDES or (opponent is None and side != "both"):
             raise ConfigError(
                 f"environment.kwargs.side of {self.rules.name} must be one of {', '.join(SIDES)}, "
@@ -89,7 +100,7 @@ class BoardGame(gymnasium.Env[Observation, np.int64]):
             }
         )
         self._opponent = opponent_of(opponent, opponents, self.rules)
-        self._side, self._agent = side, 0
+        self._side, self._agent, self._opening = side, 0, opening
         self._stones = [0, 0]  # of the player who begins, and of the other
         self._mover = self._last = 0
         self._winner: int | None = None
@@ -98,15 +109,17 @@ class BoardGame(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[Observation, Info]:
-        """Begin with an empty board, on which an opponent may have moved."""
+        """Begin with the opening, to which an opponent may have answered."""
         super().reset(seed=seed)
         self._stones, self._mover, self._last = [0, 0], 0, 0
         self._winner, self._over = None, False
         if self._opponent is not None:
             both = self._side == "both"
             self._agent = int(self.np_random.integers(2)) if both else SIDES.index(self._side)
-            if self._agent:
-                self._answer(self._opponent)
+        for _ in range(int(self.np_random.integers(self._opening + 1)) if self._opening else 0):
+            self._put(one_of(self.rules.allowed(self._stones[0] | self._stones[1]), self.np_random))
+        if self._opponent is not None and self._mover != self._agent:
+            self._answer(self._opponent)
         return self._observation(), {}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, Info]:

@@ -58,6 +58,11 @@ class Rules(ABC):
         """All cells."""
         return sum(1 << place for place in self.places.ravel().tolist())
 
+    @property
+    def most_without_line(self) -> int:
+        """How many stones there can be on the board before anybody can have a line."""
+        return 2 * self.lines[0].bit_count() - 2
+
     @cached_property
     def _places_of_both(self) -> NDArray[np.int64]:
         return np.stack([self.places, self.places + _WORD], axis=-1)

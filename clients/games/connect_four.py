@@ -167,24 +167,24 @@ class ConnectFour(BoardGame):
         opponent: str | None = None,
         side: str = "both",
         depth: int = 4,
+        opening: int = 0,
         render_mode: str | None = None,
     ) -> None:
         """Make a game.
 
         ``opponent`` may be ``random``, ``one_ply``, which wins if it can and prevents what it can,
         ``alpha_beta``, which looks ``depth`` moves ahead, or the path of a run or policy; for
-        ``side`` see `BoardGame`.
+        ``side`` and ``opening`` see `BoardGame`.
 
         Raises:
-            FastLoopError: There is no such opponent or side, a depth is out of range, or the policy
-                does not fit the game.
+            FastLoopError: As `BoardGame`, or a depth is out of range.
         """
         opponents: dict[str, Callable[[], Opponent]] = {
             "random": lambda: AtRandom(RULES),
             "one_ply": lambda: OnePly(RULES),
             "alpha_beta": lambda: AlphaBeta(depth),
         }
-        super().__init__(opponents, opponent, side, render_mode)
+        super().__init__(opponents, opponent, side, opening, render_mode)
 
 
 gymnasium.register(RULES.name, f"{__name__}:ConnectFour")

@@ -95,22 +95,27 @@ class TicTacToe(BoardGame):
     rules = RULES
 
     def __init__(
-        self, opponent: str | None = None, side: str = "both", render_mode: str | None = None
+        self,
+        opponent: str | None = None,
+        side: str = "both",
+        opening: int = 0,
+        render_mode: str | None = None,
     ) -> None:
         """Make a game.
 
         ``opponent`` may be ``random``, ``one_ply``, which wins if it can and prevents what it can,
-        ``perfect``, or the path of a run or policy; for ``side`` see `BoardGame`.
+        ``perfect``, or the path of a run or policy; for ``side`` and ``opening``
+        see `BoardGame`.
 
         Raises:
-            FastLoopError: There is no such opponent or side, or the policy does not fit the game.
+            FastLoopError: As `BoardGame`.
         """
         opponents: dict[str, Callable[[], Opponent]] = {
             "random": lambda: AtRandom(RULES),
             "one_ply": lambda: OnePly(RULES),
             "perfect": Perfect,
         }
-        super().__init__(opponents, opponent, side, render_mode)
+        super().__init__(opponents, opponent, side, opening, render_mode)
 
 
 gymnasium.register(RULES.name, f"{__name__}:TicTacToe")

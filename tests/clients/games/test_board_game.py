@@ -103,6 +103,29 @@ def test_seed_chooses_the_side_and_what_the_opponent_does() -> None:
     assert sides == {0, 1}
 
 
+@pytest.mark.parametrize(("side", "first"), [("first", 0), ("second", 1)])
+def test_games_begin_with_random_stones(side: str, first: int) -> None:
+    alone, against = TicTacToe(opening=3), TicTacToe(opening=3, opponent="random", side=side)
+    counts, boards = [0] * 4, set()
+    for seed in range(200):
+        obs, _ = alone.reset(seed=seed)
+        stones = int(obs["board"].sum())
+        counts[stones] += 1
+        boards.add(obs["board"].tobytes())
+        assert obs["to_play"] == stones % 2 and obs["moves"].sum() == 9 - stones
+        assert obs["board"][..., 0].sum() == stones // 2
+        obs, _ = against.reset(seed=seed)
+        assert obs["to_play"] == first and int(obs["board"].sum()) % 2 == first
+    assert min(counts) > 30, "each number of stones is as likely"
+    assert len(boards) > 50
+
+
+@pytest.mark.parametrize(("game", "opening"), [(TicTacToe, 5), (ConnectFour, 7), (TicTacToe, -1)])
+def test_openings_after_which_somebody_may_have_won_are_refused(game: Any, opening: int) -> None:
+    with pytest.raises(ConfigError, match=rf"from 0 to {4 if game is TicTacToe else 6}, so that"):
+        game(opening=opening)
+
+
 def test_forbidden_moves_are_refused() -> None:
     env = TicTacToe()
     with pytest.raises(ValueError, match="is over, or not begun; call reset"):
