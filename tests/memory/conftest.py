@@ -12,6 +12,8 @@ import pytest
 
 from fast_core.memory import Segment
 
+Memory = Callable[[int], memoryview]
+
 
 def new_memory(nbytes: int) -> memoryview:
     """Shared memory whose only user is the view returned, and whoever inherits it by fork."""
@@ -55,7 +57,7 @@ class Children:
 
 
 @pytest.fixture
-def memory() -> Callable[[int], memoryview]:
+def memory() -> Memory:
     return new_memory
 
 

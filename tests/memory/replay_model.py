@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -23,8 +23,7 @@ from fast_core.memory import (
 from fast_core.memory.header import Array
 from fast_core.memory.replay_log import ReplayFields
 from fast_core.tools.replay_view import RankedRow
-
-Memory = Callable[[int], memoryview]
+from tests.memory.conftest import Memory as Memory
 
 FIELDS = replay_fields(SpaceSpec("box", (2,), "float64"), FieldSpec("action", (), "int64"))
 SEED = np.random.SeedSequence(11)
@@ -219,3 +218,9 @@ def one_step(log: ReplayLog, obs: float, *, end: bool = False) -> None:
         flags | end,
         np.full((1, 2), obs + 0.5),
     )
+
+
+def all_steps(log: ReplayLog, numbers: Iterable[int]) -> None:
+    """A step of each number."""
+    for number in numbers:
+        one_step(log, number)

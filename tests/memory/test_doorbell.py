@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable
 
 from fast_core.memory import Doorbell
-
-Memory = Callable[[int], memoryview]
+from tests.memory.conftest import Memory
 
 WORD = 64  # offset of the word in a doorbell's region
 

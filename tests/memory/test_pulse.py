@@ -8,16 +8,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fast_core.errors import SegmentError
 from fast_core.memory import Pulse, Trace
+from tests.memory.conftest import Memory
 from tests.process.harness import eventually
 
-Memory = Callable[[int], memoryview]
 PERIOD_S = 0.002
 
 

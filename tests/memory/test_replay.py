@@ -23,6 +23,7 @@ from tests.memory.replay_model import (
     SEED,
     Memory,
     Shard,
+    all_steps,
     drawn_windows,
     new_log,
     new_reader,
@@ -140,8 +141,7 @@ def test_short_window_at_an_end_keeps_its_own_discount(
 def test_the_open_row_is_never_drawn(memory: Memory, inserted: int) -> None:
     """RB-12: before and after the log wraps."""
     log = new_log(memory, 8, 1)
-    for step in range(inserted):
-        one_step(log, step)
+    all_steps(log, range(inserted))
     reader = new_reader(log)
     arrays = reader.arrays(100_000)
     assert reader.draw(arrays)
@@ -245,8 +245,7 @@ def test_composite_observations_come_back_whole(memory: Memory) -> None:
 def test_batch_lies_in_a_mailbox(memory: Memory) -> None:
     """As the plan declares it, by name: the order of the box's columns does not matter."""
     log = new_log(memory, 20, 1)
-    for step in range(8):
-        one_step(log, step)
+    all_steps(log, range(8))
     fields = (
         FieldSpec("row", (), "int64", "rollout"),
         FieldSpec("log", (), "int32", "rollout"),

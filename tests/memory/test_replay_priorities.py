@@ -10,11 +10,11 @@ import pytest
 from tests.memory.replay_model import (
     Memory,
     Shard,
+    all_steps,
     highest,
     new_log,
     new_reader,
     new_tree,
-    one_step,
     windows_of,
 )
 
@@ -23,8 +23,7 @@ def test_priorities_follow_updates_and_refuse_rows_that_are_gone(memory: Memory)
     log = new_log(memory, 8, 1)
     reader = new_reader(log)
     tree, arrays = new_tree(reader), reader.arrays(400)
-    for step in range(9):
-        one_step(log, step)
+    all_steps(log, range(9))
     assert reader.draw(arrays, tree)
     row = np.array([1, 2, 6], np.int64)
     env, error = np.zeros(3, np.int32), np.array([1, 2, 5], np.float32)
@@ -37,8 +36,7 @@ def test_priorities_follow_updates_and_refuse_rows_that_are_gone(memory: Memory)
     assert arrays.weight.tolist() == pytest.approx(
         [least / share.get(r, 1) for r in arrays.row.tolist()]
     )
-    for step in range(9, 12):
-        one_step(log, step)
+    all_steps(log, range(9, 12))
     reader.sync(tree)
     assert reader.update(tree, env, row, error) == 1
     assert tree.refused() == (0, 2)
@@ -51,8 +49,7 @@ def test_priorities_follow_updates_and_refuse_rows_that_are_gone(memory: Memory)
         **{8: 5, 9: 5, 10: 5},
     }
     reader.update(tree, np.zeros(4, np.int32), np.arange(7, 11), np.float32([1, 2, 3, 2]))
-    for step in range(12, 15):
-        one_step(log, step)
+    all_steps(log, range(12, 15))
     reader.sync(tree)  # row 6 goes, and the outlier with it, as 11 and 12 come
     assert {r.row: r.priority for r in highest(reader, tree, 9)} == {
         **{7: 1, 8: 2, 9: 3, 10: 2},
@@ -72,8 +69,7 @@ def test_weights_of_drawn_rows_are_those_of_the_paper(
 ) -> None:
     """RB-06, RB-12: and what is given to an update is left as it was."""
     log = new_log(memory, 8, 1)
-    for step in range(5):
-        one_step(log, step)
+    all_steps(log, range(5))
     reader = new_reader(log)
     tree, arrays = new_tree(reader, alpha), reader.arrays(100_000)
     reader.sync(tree)
@@ -132,8 +128,7 @@ def test_tree_that_is_far_behind_evicts_each_leaf_once(memory: Memory) -> None:
     log, newest = new_log(memory, 8, 1), 1 << 62
     reader = new_reader(log)
     tree = new_tree(reader)
-    for step in range(9):
-        one_step(log, step)
+    all_steps(log, range(9))
     reader.sync(tree)
     assert len(tree) == 7
     log.native.restore(0, newest, b"")

@@ -23,10 +23,10 @@ from fast_core.memory import (
 )
 from fast_core.memory.replay_log import ReplayFields
 from tests.forms import slow_but
+from tests.memory.conftest import Memory
 
 pytestmark = pytest.mark.process
 
-Memory = Callable[[int], memoryview]
 
 ENVS, CAPACITY, STEPS, SECONDS = 2, 12, 2, 2.0
 INCARNATION = 1_000_000_000

@@ -13,6 +13,7 @@ from tests.memory.replay_model import (
     FIELDS,
     Memory,
     Shard,
+    all_steps,
     new_log,
     new_reader,
     new_tree,
@@ -26,8 +27,7 @@ def followed(memory: Memory, steps: int, *, continues: bool) -> tuple[ReplayLog,
     """A log with ``steps`` rows, numbered from 0, and its writer's successor."""
     region = memory(ReplayLog.nbytes(FIELDS, 100, 1))
     log = ReplayLog.create(region, FIELDS, 100, 1)
-    for step in range(steps):
-        one_step(log, step)
+    all_steps(log, range(steps))
     return log, ReplayLog.attach(region, FIELDS, 100, 1, continues=continues)
 
 
@@ -35,8 +35,7 @@ def followed(memory: Memory, steps: int, *, continues: bool) -> tuple[ReplayLog,
 def test_no_window_or_stack_spans_two_writers(memory: Memory, steps: int) -> None:
     """A writer that was replaced left an episode open; its successor begins anew."""
     log, successor = followed(memory, 10, continues=False)
-    for step in range(1000, 1010):
-        one_step(successor, step)
+    all_steps(successor, range(1000, 1010))
     reader = new_reader(log, steps=steps, frames=4)
     arrays = reader.arrays(2000)
     assert reader.draw(arrays)
@@ -55,8 +54,7 @@ def ending_step(log: ReplayLog, obs: float) -> None:
 def test_windows_and_stacks_join_where_a_writer_continues(memory: Memory, steps: int) -> None:
     """An exact resume: as if one writer had written all of it."""
     log, successor = followed(memory, 10, continues=True)
-    for step in range(10, 20):
-        one_step(successor, step)
+    all_steps(successor, range(10, 20))
     reader = new_reader(log, steps=steps, frames=4)
     arrays = reader.arrays(2000)
     assert reader.draw(arrays)
@@ -73,8 +71,7 @@ def test_writer_that_continues_marks_what_its_predecessor_would_have(
     log, successor = followed(memory, 1, continues=True)
     last(log, 0)
     rows = log.published()[0]
-    for step in range(1, 5):
-        one_step(successor, step)
+    all_steps(successor, range(1, 5))
     reader = new_reader(log, frames=3)
     arrays = reader.arrays(200)
     assert reader.draw(arrays)
@@ -88,8 +85,7 @@ def test_stacks_that_reach_before_a_log_that_was_not_restored_are_not_drawn(
 ) -> None:
     """Its writer continues in the middle of an episode whose first rows nobody has."""
     _, log = followed(memory, 0, continues=True)
-    for step in range(1, 6):
-        one_step(log, step)
+    all_steps(log, range(1, 6))
     reader = new_reader(log, frames=3)
     arrays = reader.arrays(200)
     assert reader.draw(arrays)
@@ -98,12 +94,10 @@ def test_stacks_that_reach_before_a_log_that_was_not_restored_are_not_drawn(
 
 def test_writer_continues_behind_rows_restored_after_it_attached(memory: Memory) -> None:
     log = new_log(memory, 100, 1)
-    for step in range(10):
-        one_step(log, step)
+    all_steps(log, range(10))
     copy, writer = followed(memory, 0, continues=True)
     restored(copy, streamed(LogSnapshot(log), 200))
-    for step in range(10, 15):
-        one_step(writer, step)
+    all_steps(writer, range(10, 15))
     assert new_reader(copy, steps=2).valid() == 13
 
 
@@ -170,15 +164,13 @@ def test_saved_logs_and_their_reader_go_on_exactly(memory: Memory, written: int)
 def test_log_restored_in_part_has_no_rows_before_it(memory: Memory) -> None:
     """Into a smaller one: the newest rows stay."""
     log = new_log(memory, 30, 1)
-    for step in range(50):
-        one_step(log, step)
+    all_steps(log, range(50))
     copy = restored(new_log(memory, 10, 1, reserve=0), streamed(LogSnapshot(log), 200))
     reader = new_reader(copy, frames=4)
     tree, arrays = new_tree(reader), reader.arrays(500)
     assert reader.draw(arrays, tree) and reader.draw(arrays)
     assert set(arrays.row.tolist()) == set(range(43, 49)) and len(tree) == reader.valid()
-    for step in range(1000, 1003):
-        one_step(copy, step)
+    all_steps(copy, range(1000, 1003))
     assert reader.draw(arrays)
     assert set(arrays.row.tolist()) == {*range(46, 49), 50, 51}
     assert (arrays.next_obs[:, -1, 0] == arrays.obs[:, -1, 0] + 1).all()
@@ -186,8 +178,7 @@ def test_log_restored_in_part_has_no_rows_before_it(memory: Memory) -> None:
 
 def test_reader_state_of_fuller_logs_is_refused(memory: Memory) -> None:
     log, empty = new_log(memory, 8, 1), new_log(memory, 8, 1)
-    for step in range(5):
-        one_step(log, step)
+    all_steps(log, range(5))
     reader = new_reader(log)
     reader.sync(new_tree(reader))
     with pytest.raises(SegmentError, match="load the logs first"):

@@ -10,8 +10,7 @@ import pytest
 
 from fast_core.errors import RingEmpty, RingFull, SegmentError, TransportError
 from fast_core.memory import Ring
-
-Memory = Callable[[int], memoryview]
+from tests.memory.conftest import Memory
 
 HEAD, TAIL = 64, 128  # offsets of the counters in a ring's region
 

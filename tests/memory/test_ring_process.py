@@ -15,10 +15,10 @@ import pytest
 from fast_core.errors import RingEmpty, RingFull
 from fast_core.memory import Doorbell, Ring, Trace
 from tests.forms import slow_but
+from tests.memory.conftest import Memory
 
 pytestmark = pytest.mark.process
 
-Memory = Callable[[int], memoryview]
 Eventually = Callable[[Callable[[], bool], float], None]
 
 

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from fast_core.algorithm.spec import FieldSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import RolloutStore
-
-Memory = Callable[[int], memoryview]
+from tests.memory.conftest import Memory
 
 FIELDS = (
     FieldSpec("obs", (3,), "float32", "T+1"),

@@ -23,9 +23,11 @@ def own_names() -> set[str]:
     return {name for name in os.listdir("/dev/shm") if name.startswith("fl")}
 
 
-def run_python(program: str, *fds: int, within: tuple[str, ...] = ()) -> str:
-    """Runs ``program`` in a fresh interpreter; whatever it writes to stderr is a failure."""
-    finished = subprocess.run(
+def finished(
+    program: str, *fds: int, within: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """``program``, run in a fresh interpreter."""
+    return subprocess.run(
         [*within, sys.executable, "-c", textwrap.dedent(program), *map(str, fds)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -34,8 +36,13 @@ def run_python(program: str, *fds: int, within: tuple[str, ...] = ()) -> str:
         text=True,
         timeout=60,
     )
-    assert (finished.returncode, finished.stderr) == (0, "")
-    return finished.stdout
+
+
+def run_python(program: str, *fds: int, within: tuple[str, ...] = ()) -> str:
+    """What it prints; whatever it writes to stderr is a failure."""
+    done = finished(program, *fds, within=within)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def test_exit_of_an_attached_interpreter_takes_nothing_away() -> None:
@@ -75,23 +82,15 @@ def test_view_at_exit_ends_the_interpreter_without_a_signal() -> None:
 
 def test_error_with_living_views_is_the_one_reported() -> None:
     """SHM-07."""
-    program = """
+    done = finished("""
         from fast_core.memory import Segment
         with Segment.create(4096) as segment:
             view = segment.buffer[:8]
             raise ValueError("boom")
-    """
-    finished = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert finished.returncode == 1
-    assert finished.stderr.splitlines()[-1] == "ValueError: boom"
-    assert "exported" not in finished.stderr
+    """)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ValueError: boom"
+    assert "exported" not in done.stderr
 
 
 @pytest.mark.parametrize("backing", ["posix", "memfd"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from fast_core.algorithm import Window
 from fast_core.algorithm.spec import Column, FieldSpec, SpaceSpec
 from fast_core.errors import SegmentError
 from fast_core.memory import PriorityTree, ReplayLog, ReplayReader, SequenceArrays
+from tests.memory.conftest import Memory
 from tests.memory.replay_model import GAMMA, SEED, Model, Shard, new_log, new_tree, replay_fields
 
-Memory = Callable[[int], memoryview]
 CAPACITY = 40
 Key = tuple[int, int]
 Sequence = list[list[float]]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from fast_core.algorithm.spec import Column
 from fast_core.errors import SegmentError
 from fast_core.memory import SideColumns
+from tests.memory.conftest import Memory
 
 SAID = (Column("said", (2,), "float32", writer="learner"),)
-Memory = Callable[[int], memoryview]
 
 
 def new(memory: Memory, columns: tuple[Column, ...] = SAID, rows: int = 10) -> SideColumns:

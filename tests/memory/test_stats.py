@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fast_core.memory import STATS_WORDS, StatsColumn, StatsRow, Trace
-
-Memory = Callable[[int], memoryview]
+from tests.memory.conftest import Memory
 
 
 def test_each_column_arrives_under_its_name(memory: Memory) -> None:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from fast_core.errors import SegmentError
 from fast_core.memory import EvaluationSlot, WeightBoard
-
-Memory = Callable[[int], memoryview]
+from tests.memory.conftest import Memory
 
 NBYTES = 100
 

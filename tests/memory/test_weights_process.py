@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from fast_core.memory import EvaluationSlot, WeightBoard
+from tests.memory.conftest import Memory
 
 pytestmark = pytest.mark.process
-
-Memory = Callable[[int], memoryview]
 
 
 @pytest.mark.parametrize("count", [3, 1000, 100_000])

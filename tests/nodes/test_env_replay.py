@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -31,7 +30,7 @@ from fast_core.config import (
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import SegmentError
 from fast_core.memory import ReplayLog, ReplayReader
-from fast_core.memory.log_snapshot import LogRestore, LogSnapshot
+from fast_core.memory.log_snapshot import LogSnapshot
 from fast_core.messages import Assign, Collect, RolloutReady, RolloutRef, Save, Stop
 from fast_core.nodes.act.policy import PolicyNode
 from fast_core.nodes.collect.env import EnvNode
@@ -39,6 +38,7 @@ from fast_core.nodes.collect.rollout_sinks import ReplayRollouts
 from fast_core.nodes.rollout_reader import RolloutReader
 from tests.envs.toy import Counter
 from tests.envs.vector_toys import with_vector_form
+from tests.memory.replay_model import restored
 from tests.nodes.counting import COSTLY, CountingConfig
 from tests.nodes.replaying import (
     ReplayingConfig,
@@ -164,9 +164,7 @@ class Acting:
 
     def load(self, saved: Sequence[bytes]) -> None:
         for log, data in zip(self.logs(), saved, strict=True):
-            restore = LogRestore(log, io.BytesIO(data))
-            while restore.read():
-                pass
+            restored(log, data)
 
 
 def columns(node: EnvNode, shard: int) -> Rollout:

@@ -214,6 +214,10 @@ class World:
         assert self.ended is not None
         return self.ended
 
+    def told(self, what: str) -> list[str]:
+        """Why, of each decision of a kind."""
+        return [decision.why for decision in self.audit.decisions if decision.what == what]
+
     def make_ready(self) -> Self:
         """This one, with every node up."""
         for pid, node in enumerate(self.settings.nodes):

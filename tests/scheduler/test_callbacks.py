@@ -164,7 +164,7 @@ def test_change_is_made_between_two_tickets_on_every_node() -> None:
     assert commands(world.log, Collect)[6:] == [], "not before every node has said so"
     make_changes(world)
     assert commands(world.log, Collect)[6:]
-    (line,) = [d.why for d in world.audit.decisions if d.what == "change"]
+    (line,) = world.told("change")
     asked_by = "asked for by mine:Mine.on_metrics"
     assert line == f"rate 1.0 -> 0.5 from ticket 3 on (60 env steps, version 12): {asked_by}"
 
@@ -218,7 +218,7 @@ def test_what_the_configuration_of_a_resume_says_anew_counts() -> None:
     resumed = World(structs.replace(world.settings, changeable=changeable), resumed=checkpoint)
     assert resumed.scheduler.statistics().changed == {"clip": 0.1}
     resumed.make_ready()
-    assert [d.why for d in resumed.audit.decisions if d.what == "change dropped"] == [
+    assert resumed.told("change dropped") == [
         "rate: the configuration of this resume says otherwise"
     ]
 

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from fast_core.messages import RolloutOrder, Train
-from fast_core.messages.launching import Decision
 from fast_core.scheduler.degree import (
     Auto,
     AutoState,
@@ -270,17 +269,13 @@ def test_auto_stays_at_0_where_there_is_nothing_to_gain() -> None:
     PROFILES["instant"] = (1000, 20)
     world, _ = run_for("instant", 0.01, degree=MOST, auto_degree=True)
     assert world.scheduler.statistics().degree == 0
-    told = [d.why for d in decisions(world) if d.what == "degree"]
+    told = world.told("degree")
     assert len(told) == 1 and told[0].startswith("0 -> 0: a round takes 1")
-
-
-def decisions(world: World) -> list[Decision]:
-    return world.audit.decisions
 
 
 def test_every_change_is_told_with_its_figures() -> None:
     world, _ = run_for("balanced", 0.5, degree=MOST, auto_degree=True)
-    told = [d.why for d in decisions(world) if d.what == "degree"]
+    told = world.told("degree")
     assert "to collect (rollouts dispersed by 0." in told[0] and "1 s to train on" in told[0]
     assert told[0].startswith("0 -> ") and "faster at most" in told[0]
     assert all("waits" in why or "sample size" in why for why in told[1:])
@@ -323,7 +318,7 @@ def test_degree_and_its_reasons_outlive_a_resume() -> None:
     resumed = World(world.settings, resumed=checkpoint)
     assert resumed.scheduler.statistics().degree == world.scheduler.statistics().degree > 0
     resumed.make_ready()
-    assert not [d for d in decisions(resumed) if d.what == "degree"], "it is not measured again"
+    assert not resumed.told("degree"), "it is not measured again"
     less = make_settings(**(values | {"degree": 1}), shards=SHARDS)
     assert World(less, resumed=checkpoint).scheduler.statistics().degree == 1
 

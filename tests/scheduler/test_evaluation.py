@@ -145,9 +145,9 @@ def test_score_is_reached_where_it_is_asked_for() -> None:
         )
         if number == 1:
             assert world.scheduler.statistics().score_streak == 0
-    (_, second) = [each for each in world.audit.decisions if each.what == "evaluated"]
-    assert second.why == "request 2: mean return 10 over 2 episodes of version 8 in 'windy'"
-    assert any("solved" in each.why for each in world.audit.decisions if each.what == "stop")
+    _, second = world.told("evaluated")
+    assert second == "request 2: mean return 10 over 2 episodes of version 8 in 'windy'"
+    assert any("solved" in why for why in world.told("stop"))
 
 
 def test_streak_begins_anew_where_the_score_is_of_another_environment() -> None:
@@ -177,8 +177,8 @@ def test_evaluation_with_an_unknown_outcome_reaches_no_score() -> None:
     assert world.ended is None
     statistics = world.scheduler.statistics()
     assert (statistics.evaluation_mean, statistics.score_streak) == (None, 0)
-    (decision,) = [each for each in world.audit.decisions if each.what == "evaluated"]
-    assert decision.why == (
+    (why,) = world.told("evaluated")
+    assert why == (
         "request 1: no mean return, since some of 2 episodes of version 4 met NaN or infinity"
     )
 

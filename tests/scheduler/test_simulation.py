@@ -231,7 +231,7 @@ def test_straggler_is_waited_for_or_dropped_and_counted(stragglers: str) -> None
     assert simulate(world, lasts_ms=lasts_ms).reason == "finished"
     now = world.scheduler.statistics()
     assert now.env_steps_trained == now.env_steps_collected == 900
-    told = [d.why for d in world.audit.decisions if d.what == "rollouts dropped"]
+    told = world.told("rollouts dropped")
     if stragglers == "wait":
         assert (now.rows_dropped, told) == (0, [])
         assert now.elapsed_s > 9.0, "every third ticket waits for shard 0"

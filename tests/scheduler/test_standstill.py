@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fast_core.messages import Evaluate, Ready, RolloutReady, Train
-from fast_core.messages.launching import Decision, EndRun, Tick
+from fast_core.messages.launching import EndRun, Tick
 from fast_core.scheduler import Scheduler
 from fast_core.scheduler.decisions import debts
 from fast_core.scheduler.standstill import Debt, Standstill
@@ -24,14 +24,6 @@ def world(*forgets: tuple[str, str], **changes: object) -> World:
     return made
 
 
-def standstills(world: World) -> list[str]:
-    return [
-        command.why
-        for _, command in world.log
-        if isinstance(command, Decision) and command.what == "standstill"
-    ]
-
-
 @pytest.mark.parametrize("degree", [0, 1, 3])
 def test_stage_that_forgets_one_rollout_is_named(degree: int) -> None:
     ran = world(
@@ -43,7 +35,7 @@ def test_stage_that_forgets_one_rollout_is_named(degree: int) -> None:
     )
     end = simulate(ran)
     assert end.reason == "failed"
-    told, last = standstills(ran)
+    told, last = ran.told("standstill")
     for text in (told, last):
         assert "sort has not sent Transformed of rollout 4 of shard 1" in text
         assert "filter" not in text
@@ -60,7 +52,7 @@ def test_what_never_came_before_may_take_longer() -> None:
     forgotten, stage = ("filter", "Transform 0.1"), ("filter",)
     ran = world(forgotten, shards=1, env_nodes=("env0",), other_nodes=stage, stages=stage)
     assert simulate(ran).reason == "failed"
-    told, last = standstills(ran)
+    told, last = ran.told("standstill")
     assert "nothing came for 300 s" in told
     assert "nothing came for 600 s" in last
     assert "(supervision.work_timeout_s)" in last
@@ -102,7 +94,7 @@ def test_work_that_is_being_done_is_not_lost_however_long_it_takes() -> None:
     ran = world(evaluator="evaluator", eval_every_env_steps=40)
     assert simulate(ran, scale_ms={Train: slow_ms, Evaluate: slow_ms}).reason == "finished"
     assert ran.now_s > 20 * FIRST_S
-    assert standstills(ran) == []
+    assert ran.told("standstill") == []
 
 
 def test_no_limit_means_no_limit() -> None:

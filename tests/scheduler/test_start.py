@@ -67,14 +67,14 @@ def test_run_that_begins_episodes_anew_is_marked_for_good() -> None:
     world.deliver(Restoring("env0", 9, 9, 2, "it differs"))
     world.deliver(Restoring("env1", 9, 9, 1, "it differs too"))
     world.make_ready()
-    (told,) = (each for each in world.audit.decisions if each.what == "not exact")
-    assert " 3 open episodes" in told.why and told.why.endswith("The first: it differs")
+    (why,) = world.told("not exact")
+    assert " 3 open episodes" in why and why.endswith("The first: it differs")
     simulate(world)
     resumed = World(world.settings, resumed=world.checkpoints[-1])
     resumed.deliver(Restoring("env0", 9, 9))
     resumed.make_ready()
     assert resumed.scheduler.statistics().begun_anew == 3
-    assert not [each for each in resumed.audit.decisions if each.what == "not exact"]
+    assert not resumed.told("not exact")
 
 
 def test_nodes_whose_reports_were_read_late_count_as_ready() -> None:

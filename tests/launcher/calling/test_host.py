@@ -61,8 +61,10 @@ class Office:
 def office() -> Iterator[Any]:
     made: list[Office] = []
 
-    def open(*callbacks: object, **kwargs: Any) -> Office:
+    def open(*callbacks: object, begins: bool = True, **kwargs: Any) -> Office:
         made.append(Office(*callbacks, **kwargs))
+        if begins:
+            made[-1].begin()
         return made[-1]
 
     yield open
@@ -81,7 +83,6 @@ def test_methods_are_called_in_order_in_one_thread_of_their_own(office: Any) -> 
         return lambda record, run: seen.append((name, record, threading.current_thread().name))
 
     desk = office(listening(on_start=note("a")), listening(on_start=note("b"), on_end=note("c")))
-    desk.begin()
     assert desk.ask("on_start") == Told("start")
     assert seen == [("a", START, "callbacks"), ("b", START, "callbacks")]
 
@@ -94,7 +95,6 @@ def test_what_is_asked_for_comes_with_who_asked(office: Any) -> None:
         assert run.values[RATE] == 0.5
 
     desk = office(listening(on_start=ask))
-    desk.begin()
     by = "types:SimpleNamespace.on_start"
     assert desk.ask("on_start") == Told("start", (Asked(by, "it is enough", True, {RATE: 0.5}),))
 
@@ -103,7 +103,6 @@ def test_callback_sees_what_was_changed_before_it(office: Any) -> None:
     seen: list[object] = []
     halve = listening(on_start=lambda start, run: run.change(RATE, run.values[RATE] / 2))
     desk = office(halve, listening(on_start=lambda start, run: seen.append(run.values[RATE])))
-    desk.begin()
     desk.ask("on_start", **{RATE: 0.5})
     assert seen == [0.25]
 
@@ -135,7 +134,6 @@ def test_change_that_can_not_be_is_refused(office: Any, key: str, value: object,
         caught.append(info.value)
 
     desk = office(listening(on_start=ask), config=config)
-    desk.begin()
     assert desk.ask("on_start") == Told("start")
     assert caught
 
@@ -143,7 +141,6 @@ def test_change_that_can_not_be_is_refused(office: Any, key: str, value: object,
 def test_handle_is_good_until_its_method_returns(office: Any) -> None:
     kept: list[LiveRun] = []
     desk = office(listening(on_start=lambda start, run: kept.append(run)))
-    desk.begin()
     desk.ask("on_start")
     with pytest.raises(RuntimeError, match=r"on_start has returned"):
         kept[0].stop("too late")
@@ -157,7 +154,6 @@ def test_whatever_is_raised_is_the_failure(office: Any, error: BaseException) ->
     ends: list[str] = []
     other = listening(on_end=lambda end, run: ends.append(end.outcome))
     desk = office(listening(on_start=fail), other)
-    desk.begin()
     failed = cast(Failed, desk.ask("on_start"))
     assert failed.doing == "calling types:SimpleNamespace.on_start"
     assert error_text(error).strip().rstrip(":") in failed.error
@@ -179,7 +175,7 @@ def test_fault_of_our_own_in_the_thread_leaves_nobody_waiting(
     def fails(*arguments: object) -> None:
         raise TypeError("never thought of")
 
-    made = office(listening(on_start=lambda record, run: None))
+    made = office(listening(on_start=lambda record, run: None), begins=False)
     monkeypatch.setattr(Host, where, fails)
     if where == "_make":
         with pytest.raises(ConfigError, match="never thought of"):
@@ -200,7 +196,6 @@ def test_newest_row_of_metrics_replaces_one_that_waits(office: Any) -> None:
         run.save()
 
     desk = office(listening(on_metrics=slow))
-    desk.begin()
     desk.host.offer(Metrics(0, 0, 0.0, {}))
     eventually(lambda: desk.host._place, "the first one is being told")
     for step in range(1, 100):
@@ -217,7 +212,6 @@ def test_call_that_does_not_return_is_named_with_its_stack(office: Any) -> None:
         go.wait(20.0)
 
     desk = office(listening(on_start=hang))
-    desk.begin()
     assert desk.host.overdue(0.0, "key") is None, "nothing is called"
     desk.host.tell("start", [("on_start", START)])
     late = eventually(lambda: desk.host.overdue(0.0, "key"), "it is late")
@@ -232,7 +226,6 @@ def test_call_that_was_stopped_with_the_whole_process_is_not_late(
 ) -> None:
     go = threading.Event()
     desk = office(listening(on_start=lambda start, run: go.wait(20.0)))
-    desk.begin()
     desk.host.tell("start", [("on_start", START)])
     eventually(lambda: desk.host._place, "it is being called")
     now_s = time.monotonic()
@@ -264,15 +257,14 @@ class Remembering:
 
 def test_what_callbacks_remember_comes_back_from_a_checkpoint(office: Any, tmp_path: Path) -> None:
     first = office(Remembering(1), listening(on_start=print), Remembering(2))
-    assert first.begin() == ()
     first.host.save(Save(7, str(tmp_path)))
     assert first.answers() == [Saved("callbacks", 7, (CALLBACKS_FILE,))]
     callbacks = Remembering(), Remembering(), Remembering(5)
-    assert office(*callbacks, listening(on_start=print)).begin(tmp_path) == ()
+    assert office(*callbacks, listening(on_start=print), begins=False).begin(tmp_path) == ()
     assert [each.count for each in callbacks] == [1, 2, 5]
     name = f"{__name__}:Remembering"
     lost = "types:SimpleNamespace", name
-    assert office(Remembering()).begin(tmp_path) == lost, "nobody has these"
+    assert office(Remembering(), begins=False).begin(tmp_path) == lost, "nobody has these"
 
 
 def test_what_was_asked_for_before_the_cut_and_not_heard_of_is_asked_again(
@@ -286,13 +278,12 @@ def test_what_was_asked_for_before_the_cut_and_not_heard_of_is_asked_again(
             run.change(RATE, self.count / 10)
 
     first, callback = office(Asking()), Asking()
-    first.begin()
     told = first.ask("on_start")
     first.host.hear(told)
     unheard = first.ask("on_start")
     first.host.save(Save(7, str(tmp_path)))
     first.answers()
-    second = office(callback)
+    second = office(callback, begins=False)
     second.begin(tmp_path)
     assert callback.count == 2
     again = second.ask("on_end")
@@ -302,7 +293,6 @@ def test_what_was_asked_for_before_the_cut_and_not_heard_of_is_asked_again(
 
 def test_full_disk_costs_the_checkpoint_alone(office: Any, tmp_path: Path) -> None:
     desk = office(Remembering())
-    desk.begin()
     desk.host.save(Save(7, str(tmp_path / "gone")))
     (saved,) = desk.answers()
     assert isinstance(saved, Saved) and "No such file" in saved.error
@@ -348,7 +338,7 @@ class Short:
 )
 def test_what_is_no_callback_is_refused(office: Any, callback: object, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        office(callback).begin()
+        office(callback)
 
 
 class Torn(Half):
@@ -383,7 +373,7 @@ def test_callback_of_the_configuration_that_can_not_be_made_is_refused(office: A
     made = CallbackConfig(name=f"{__name__}:fails", kwargs={"a": 1})
     config = msgspec.structs.replace(make_config(), callbacks=(made,))
     with pytest.raises(ConfigError, match=r"(?s)in fails.*:fails failed: OSError: no licence"):
-        office(config=config).begin()
+        office(config=config)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,12 @@ def make(folder: Path, name: str, count: int, **changes: Any) -> Replicas:
     return Replicas(plan_for(folder, name, count, "async", **changes))
 
 
+def feed(made: Replicas, name: str, count: int) -> None:
+    """So many batches for each."""
+    for rank, given in enumerate(made.given):
+        given.waiting.extend(batches(name, count, seed=rank))
+
+
 def staleness(made: Replicas) -> list[float]:
     return [r.metrics["gradient_staleness"] for r in made.reports[0] if r.updates]
 
@@ -141,8 +147,7 @@ def test_without_staleness_it_is_one_optimizer_with_the_same_batches(tmp_path: P
 
 def test_nobody_is_left_out_where_few_may_begin(tmp_path: Path) -> None:
     made = make(tmp_path, "td3", 4, max_gradient_staleness=0)
-    for rank in range(4):
-        made.given[rank].waiting.extend(batches("td3", 30, seed=rank))
+    feed(made, "td3", 30)
     while len(made.reports[0]) < 60:
         assert sum(made.advance(rank) for rank in range(4)) > 0
     left = [len(given.waiting) for given in made.given]
@@ -227,8 +232,7 @@ def test_worker_never_sees_networks_of_two_versions(tmp_path: Path, name) -> Non
 
         learner.adopt = adopt
     note()
-    for rank in range(3):
-        made.given[rank].waiting.extend(batches(name, 10, seed=rank))
+    feed(made, name, 10)
     while any(g.waiting for g in made.given) or any(s.pending for s in made.steppers):
         for rank in range(3):
             made.advance(rank)
@@ -240,8 +244,7 @@ def test_worker_never_sees_networks_of_two_versions(tmp_path: Path, name) -> Non
 def test_delayed_policy_gets_its_share_in_lock_step(tmp_path: Path, count) -> None:
     """All begin at an even number of steps, yet every second gradient has the policy's part."""
     made = make(tmp_path, "td3", count, policy_delay=2)
-    for rank in range(count):
-        made.given[rank].waiting.extend(batches("td3", 12, seed=rank))
+    feed(made, "td3", 12)
     made.drain()
     steps = made.learners[0].state_dict()["optimizer_steps"]
     assert steps["critics"] == 12 * count
@@ -289,8 +292,7 @@ def test_worker_hands_one_gradient_in_at_a_time(tmp_path: Path) -> None:
 
 def test_state_says_what_is_due_next(tmp_path: Path) -> None:
     made = make(tmp_path, "td3", 2)
-    for rank in range(2):
-        made.given[rank].waiting.extend(batches("td3", 3, seed=rank))
+    feed(made, "td3", 3)
     made.drain()
     (tmp_path / "next").mkdir()
     resumed = Replicas(plan_for(tmp_path / "next", "td3", 2, "async"), made.states())

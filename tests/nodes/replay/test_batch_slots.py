@@ -34,6 +34,17 @@ class Ends:
         self.filled.fill()
         self.filled.publish(drawn=drawn, env_steps=int(100 * value))
 
+    def next(self) -> ReplayBatch:
+        """The batch that the optimizer has."""
+        batch = self.batches.next()
+        assert batch is not None
+        return batch
+
+    def answer(self, errors: np.ndarray | None = None) -> None:
+        """Take that batch and finish it."""
+        self.next()
+        self.batches.finish(errors)
+
 
 @pytest.fixture
 def ends(tmp_path: Path) -> Iterator[Ends]:
@@ -48,8 +59,7 @@ def test_batch_is_there_when_it_is_published_and_not_before(ends: Ends) -> None:
     ends.filled.next.reward[...] = 7
     assert ends.batches.next() is None
     ends.fill(1)
-    batch = ends.batches.next()
-    assert batch is not None
+    batch = ends.next()
     assert batch.reward.tolist() == [1.0] * BATCH
     assert (batch.env_steps, batch.progress) == (100, 0.1)
     assert batch.obs.shape == (BATCH, 4)
@@ -63,8 +73,7 @@ def test_batch_is_the_same_and_no_copy_until_it_is_finished(ends: Ends) -> None:
     assert batch is not None
     assert np.shares_memory(batch.reward, ends.stage.memory.batch(0, 0)["reward"])
     ends.batches.finish(None)
-    after = ends.batches.next()
-    assert after is not None
+    after = ends.next()
     assert after.reward[0] == 2
 
 
@@ -76,17 +85,14 @@ def test_place_is_free_when_its_batch_was_answered(ends: Ends) -> None:
     assert free == [True, True]
     assert (ends.filled.free, ends.filled.idle) == (False, False)
     for number in range(1, 6):
-        batch = ends.batches.next()
-        assert batch is not None
+        batch = ends.next()
         assert batch.reward[0] == number
         ends.batches.finish(None)
         assert ends.filled.free
         ends.fill(number + 2)
-    ends.batches.next()
-    ends.batches.finish(None)
+    ends.answer()
     assert not ends.filled.idle, "one is still open"
-    ends.batches.next()
-    ends.batches.finish(None)
+    ends.answer()
     assert ends.filled.idle
 
 
@@ -103,21 +109,18 @@ def test_errors_come_back_with_the_rows_they_are_of(ends: Ends) -> None:
 
 def test_answer_without_errors_is_none(ends: Ends) -> None:
     ends.fill(1)
-    ends.batches.next()
-    ends.batches.finish(None)
+    ends.answer()
     assert ends.filled.result(1) is None
 
 
 def test_batch_that_could_not_be_drawn_has_no_rows(ends: Ends) -> None:
     ends.fill(1, drawn=False)
-    batch = ends.batches.next()
-    assert batch is not None
+    batch = ends.next()
     assert [len(batch.reward), len(batch.obs), len(batch.weight)] == [0, 0, 0]
     ends.batches.finish(None)
     assert ends.filled.result(1) is None
     ends.fill(2)
-    after = ends.batches.next()
-    assert after is not None
+    after = ends.next()
     assert len(after.reward) == BATCH
 
 
@@ -163,8 +166,7 @@ def test_each_side_rings_the_other(ends: Ends) -> None:
     before = optimizer.value(), replay.value()
     ends.fill(1)
     assert (optimizer.value(), replay.value()) == (before[0] + 1, before[1])
-    ends.batches.next()
-    ends.batches.finish(None)
+    ends.answer()
     assert replay.value() == before[1] + 1
 
 
@@ -173,8 +175,7 @@ def test_chain_depends_on_every_batch_and_goes_on(ends: Ends) -> None:
         for value in values:
             ends.fill(value)
             chain.add(ends.stage.memory.batch(0, (ends.filled.filled - 1) % 2))
-            ends.batches.next()
-            ends.batches.finish(None)
+            ends.answer()
         return chain.value
 
     whole = chained([1, 2], BatchChain())
@@ -224,6 +225,5 @@ def test_batch_without_rows_is_not_announced(ends: Ends) -> None:
     ends.batches.next()
     assert announced == []
     ends.batches.finish(None)
-    batch = ends.batches.next()
-    assert batch is not None
+    batch = ends.next()
     assert len(batch.reward) == 0

@@ -52,6 +52,13 @@ def save_to(stage: ReplayStage, directory: Path, checkpoint: int = 1) -> None:
     stage.stage.hub.send("replay-0", Save(checkpoint, str(directory)))
 
 
+def resumed(make: Make, stage: ReplayStage, directory: Path, **changes: object) -> ReplayStage:
+    """One that goes on from what this one saves there."""
+    save_to(stage, directory)
+    stage.drain()
+    return make(directory, **changes)
+
+
 def take_all(stage: ReplayStage, error: float | None = None) -> list[list[tuple[int, int]]]:
     """The rows of all batches there are, each answered at once."""
     taken = []
@@ -169,9 +176,7 @@ def test_sequences_reach_the_optimizer_and_go_on_over_a_checkpoint(
         stage.collect()
         stage.grant(ticket, 3)
         assert len(take_all(stage, 3.0)) == 3
-    save_to(stage, tmp_path / "saved")
-    stage.drain()
-    restored = make(tmp_path / "saved", **given)
+    restored = resumed(make, stage, tmp_path / "saved", **given)
     for each in (stage, restored):
         each.collect()
         each.grant(4, 1)
@@ -511,9 +516,7 @@ def test_restored_replay_goes_on_as_the_one_that_was_saved(
         stage.collect()
         stage.grant(ticket, steps)
         taken(stage, 3.0)
-    save_to(stage, tmp_path / "saved")
-    stage.drain()
-    restored = make(tmp_path / "saved", replay=replay, says=says)
+    restored = resumed(make, stage, tmp_path / "saved", replay=replay, says=says)
     restored.ends[0].version = stage.ends[0].version
     for ticket in range(4, 7):
         drawn = []
@@ -559,15 +562,13 @@ def test_answers_are_carried_through_a_second_checkpoint(make: Make, tmp_path: P
     stage.grant(0, 3)
     take_all(stage, 3.0)
     for part in range(2):
-        save_to(stage, tmp_path / str(part))
-        stage.drain()
-        resumed = make(tmp_path / str(part), replay=replay)
+        goes_on = resumed(make, stage, tmp_path / str(part), replay=replay)
         drawn = []
-        for each in (stage, resumed):
+        for each in (stage, goes_on):
             each.grant(part + 1, 1)
             drawn.append(take_all(each, 5.0))
         assert drawn[0] == drawn[1]
-        stage = resumed
+        stage = goes_on
     save_to(stage, tmp_path / "last")
     stage.drain()
     answers = load(tmp_path / "last" / STATE_FILE)["answers"]
@@ -584,9 +585,7 @@ def test_answers_not_applied_at_a_cut_are_applied_after_it(make: Make, tmp_path:
     chosen = rows_of(stage)[0]
     errors = np.where([row == chosen for row in rows_of(stage)], 1e30, 0.0)
     stage.answer(errors.astype(np.float32))
-    save_to(stage, tmp_path / "saved")
-    stage.drain()
-    restored = make(tmp_path / "saved", replay=replay)
+    restored = resumed(make, stage, tmp_path / "saved", replay=replay)
     restored.grant(1, 2)
     first, second = take_all(restored)
     assert set(first) != {chosen}
