@@ -74,6 +74,15 @@ def refusal(text: str, *overrides: str) -> str:
     return str(caught.value)
 
 
+def accepted_or_refused(text: str, overrides: list[str], parts: list[str]) -> None:
+    """Refused with these parts of a message, or accepted if there are none."""
+    if not parts:
+        assert read(text, *overrides)
+        return
+    message = refusal(text, *overrides)
+    assert all(part in message for part in [*parts, "command line"]), message
+
+
 class FakeLater(Fake, frozen=True, kw_only=True):
     came_later: ClassVar[dict[str, object]] = {"low": -1}
 
@@ -274,40 +283,52 @@ def test_errors_name_the_file_that_was_loaded(tmp_path: Path) -> None:
     assert load(path, ["seed=3"], algorithm_type).seed == 3
 
 
+NODE, NUMPY, DEVICE = (
+    "policy.placement=node",
+    "policy.backend=numpy",
+    "nodes.policy.device=cuda:1",
+)
+GROUPS, ENVS = "policy.groups=1000000", "rollout.envs_per_shard=999999"
+
+
 @pytest.mark.parametrize(
-    ("override", "parts"),
+    ("overrides", "parts"),
     [
-        ("stop={}", ["stop must have at least one of", "stop: {env_steps: 1000000}"]),
-        ("stop.env_steps=null", ["stop must have at least one of"]),
-        ("algorithm.learning_rate_schedule=linear", []),
+        (["stop={}"], ["stop must have at least one of", "stop: {env_steps: 1000000}"]),
+        (["stop.env_steps=null"], ["stop must have at least one of"]),
+        (["stop.score=475"], []),
+        (["stop.score=475", "evaluation.every_env_steps=null"], ["stop.score needs evaluations"]),
+        # Refused below where there is no end in env steps.
+        (["algorithm.learning_rate_schedule=linear"], []),
         (
-            "rollout={shards: 1000000, envs_per_shard: 3}",
+            ["rollout={shards: 1000000, envs_per_shard: 3}"],
             ["must be at most 16384", "with rollout.envs_per_shard 184 it may be 16305"],
         ),
-        ("nodes.env.count=3", ["must be at most rollout.shards, which is 2", "got 3"]),
-        ("name=..", ["usable as a folder name", "got '..'"]),
-        ("name=.hidden", ["no leading dot"]),
-        ("name=a/b", ["no slash"]),
-        ("name=a\\b", ["backslash"]),
-        ('name="a\\nb"', ["no control characters"]),
-        ("name=''", ["not empty"]),
-        (f"name={'x' * 201}", ["at most 200 characters"]),
-        (f"name={'漢' * 100}", ["255 bytes", "got 100 and 300"]),
+        (["nodes.env.count=3"], ["must be at most rollout.shards, which is 2", "got 3"]),
+        (["nodes.policy.count=3"], []),
+        (["nodes.policy.count=3", NODE], ["must be at most rollout.shards, which is 2"]),
+        ([GROUPS, ENVS], []),
+        ([GROUPS, NODE], []),
+        ([GROUPS, ENVS, NODE], ["policy.groups must be at most 16384 with rollout.shards 2"]),
+        ([NUMPY, "policy.precision=bf16"], ["must be torch or auto with policy.precision: bf16"]),
+        ([NUMPY, DEVICE], []),  # without policy nodes nothing acts on their device
+        ([NUMPY, DEVICE, NODE], ["must be torch or auto with nodes.policy.device: cuda:1"]),
+        (
+            ["supervision.restarts={backoff_s: 5, max_backoff_s: 2}"],
+            ["must be at least supervision.restarts.backoff_s, which is 5"],
+        ),
+        (["name=.."], ["usable as a folder name", "got '..'"]),
+        (["name=.hidden"], ["no leading dot"]),
+        (["name=a/b"], ["no slash"]),
+        (["name=a\\b"], ["backslash"]),
+        (['name="a\\nb"'], ["no control characters"]),
+        (["name=''"], ["not empty"]),
+        ([f"name={'x' * 201}"], ["at most 200 characters"]),
+        ([f"name={'漢' * 100}"], ["255 bytes", "got 100 and 300"]),
     ],
 )
-def test_rules_between_keys(override: str, parts: list[str]) -> None:
-    if not parts:
-        assert read(MINIMAL, override)  # the same key is refused below where stop is not set
-        return
-    message = refusal(MINIMAL, override)
-    assert all(part in message for part in [*parts, "command line"])
-
-
-def test_groups_of_all_shards_are_bounded_where_there_are_any() -> None:
-    groups, envs = "policy.groups=1000000", "rollout.envs_per_shard=999999"
-    assert read(MINIMAL, groups, envs) and read(MINIMAL, groups, "policy.placement=node")
-    message = refusal(MINIMAL, groups, envs, "policy.placement=node")
-    assert "policy.groups must be at most 16384 with rollout.shards 2" in message
+def test_rules_between_keys(overrides: list[str], parts: list[str]) -> None:
+    accepted_or_refused(MINIMAL, overrides, parts)
 
 
 def test_restart_after_an_error_needs_a_budget() -> None:
@@ -347,13 +368,6 @@ def test_older_name_of_the_mode_of_evaluations_must_not_say_otherwise() -> None:
     assert read(MINIMAL, "evaluation.mode=async", "evaluation.enable_async_eval=true")
 
 
-def test_back_off_that_can_not_grow_is_refused() -> None:
-    backoff = "supervision.restarts={backoff_s: 5, max_backoff_s: 2}"
-    assert "must be at least supervision.restarts.backoff_s, which is 5" in refusal(
-        MINIMAL, backoff
-    )
-
-
 def test_attributes_are_refused_where_nothing_has_them() -> None:
     given = "environment.attributes={gravity: 9.8}"
     assert read(MINIMAL, given).environment.attributes == {"gravity": 9.8}
@@ -376,21 +390,6 @@ def test_a_backend_is_one_of_three_or_a_class(backend: str, remedy: str) -> None
     message = refusal(MINIMAL, f"environment.backend={backend}")
     assert "must be gymnasium, gymnasium_vector, envpool, or a class of yours as" in message
     assert remedy in message
-
-
-def test_policy_nodes_without_a_shard_are_refused_where_there_are_any() -> None:
-    assert read(MINIMAL, "nodes.policy.count=3")
-    message = refusal(MINIMAL, "nodes.policy.count=3", "policy.placement=node")
-    assert "nodes.policy.count must be at most rollout.shards, which is 2" in message
-
-
-def test_numpy_is_refused_where_policies_are_to_act_as_it_can_not() -> None:
-    message = refusal(MINIMAL, "policy.backend=numpy", "policy.precision=bf16")
-    assert "policy.backend must be torch or auto with policy.precision: bf16" in message
-    device = ("policy.backend=numpy", "nodes.policy.device=cuda:1")
-    assert read(MINIMAL, *device)  # without policy nodes nothing acts on their device
-    message = refusal(MINIMAL, *device, "policy.placement=node")
-    assert "policy.backend must be torch or auto with nodes.policy.device: cuda:1" in message
 
 
 @pytest.mark.parametrize(
@@ -426,12 +425,6 @@ def test_run_beyond_the_end_of_its_schedule_is_refused() -> None:
     assert read(MINIMAL, *limits).progress(150) == 1.0  # nothing falls to 0
     assert read(MINIMAL, *limits, linear, "horizon_env_steps=200").progress(150) == 0.75
     assert read(MINIMAL, "stop={updates: 5}").progress(150) == 0.0
-
-
-def test_score_needs_evaluations() -> None:
-    message = refusal(MINIMAL, "stop.score=475", "evaluation.every_env_steps=null")
-    assert "stop.score needs evaluations" in message
-    assert read(MINIMAL, "stop.score=475").stop.score == 475
 
 
 REPLAY = MINIMAL.replace("name: fake", "name: fake-replay").replace("1000}", "100000}")
@@ -485,11 +478,7 @@ TWO = "nodes.optimizer.count=2"
     ],
 )
 def test_rules_of_learning_from_replay(overrides: list[str], parts: list[str]) -> None:
-    if not parts:
-        assert read(REPLAY, *overrides).replays
-        return
-    message = refusal(REPLAY, *overrides)
-    assert all(part in message for part in [*parts, "command line"]), message
+    accepted_or_refused(REPLAY, overrides, parts)
 
 
 @pytest.mark.parametrize(
