@@ -19,6 +19,7 @@ from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
 from fast_core.algos.muzero.model import Model, ModelShape, NumpyModel
 from fast_core.algos.muzero.search import MOST_SIMULATIONS, Root
 from fast_core.algos.muzero.support import Support
+from fast_core.algos.nets.encoder_shape import no_convolutions
 from fast_core.algos.nets.own_shape import is_own
 from fast_core.algos.replay.settings import EXPLORATION, ReplaySettings
 from fast_core.algos.replay.vectors import Layout
@@ -197,10 +198,7 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
             made: Model = make(self, environment, setup)
             return made
         if self.encoder(environment) is not None:
-            raise ConfigError(
-                f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
-                "Use auto or torch, or algorithm.network: mlp."
-            )
+            raise no_convolutions(environment)
         return NumpyModel(self.model(environment), environment, self.normalization(environment))
 
     def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> Policy:

@@ -9,6 +9,7 @@ import numpy as np
 from fast_core.algorithm import SequenceBatch
 from fast_core.algos.nets.networks import F32
 from fast_core.algos.nets.observations import I64, Bool
+from fast_core.algos.replay.sequence_targets import sum_steps
 
 
 class Targets(NamedTuple):
@@ -42,21 +43,8 @@ def find_targets(batch: SequenceBatch, unroll: int, n_step: int, discount: float
         discount: Of a step; negative where two players take turns, for what one gains the other
             loses.
     """
-    steps, rows = np.arange(unroll + 1), np.arange(batch.reward.shape[1])
-    length = batch.mask.sum(axis=1)[:, None]
+    steps = np.arange(unroll + 1)
+    reward_sum, factor, later = sum_steps(batch, steps, n_step, discount)
+    played: Bool = steps < batch.mask.sum(axis=1)[:, None]
     over: Bool = np.asarray(batch.terminated.any(axis=1))[:, None]
-    ahead = rows - steps[:, None]
-    within = (ahead >= 0) & (ahead < n_step)
-    discounts = np.where(within, discount ** np.maximum(ahead, 0.0), 0.0).astype(np.float32)
-    played: Bool = steps < length
-    later: I64 = np.minimum(steps + n_step, length)
-    bootstraps = played & ~(over & (later == length))
-    factor = np.where(bootstraps, discount ** np.maximum(later - steps, 0.0), 0.0)
-    reward = batch.reward.astype(np.float32, copy=False)
-    return Targets(
-        reward_sum=reward @ discounts.T,
-        factor=factor.astype(np.float32),
-        later=later,
-        played=played,
-        known=played | over,
-    )
+    return Targets(reward_sum, factor, later, played, known=played | over)

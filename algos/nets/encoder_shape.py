@@ -19,6 +19,7 @@ from fast_core.algos.nets.images import (
 )
 from fast_core.algos.nets.networks import F32, Parameter, draw_weight
 from fast_core.algos.nets.observations import encoded_size
+from fast_core.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,14 @@ def find_encoder(network: str, environment: EnvironmentSpec) -> EncoderShape | N
     else:
         return None
     return EncoderShape(images, cnn, encoded_size(environment, images))
+
+
+def no_convolutions(environment: EnvironmentSpec) -> ConfigError:
+    """What a policy says that is to compute them in NumPy."""
+    return ConfigError(
+        f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. Use auto or "
+        "torch, or algorithm.network: mlp."
+    )
 
 
 def _layers(cnn: Cnn, image: ImageShape) -> Iterator[Layer]:

@@ -8,7 +8,36 @@ import numpy as np
 
 from fast_core.algorithm import Array, SequenceBatch, Window
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.nets.observations import I64
+from fast_core.algos.nets.observations import I64, Bool
+
+
+class Sums(NamedTuple):
+    """Of some rows of ``N`` sequences; a value is ``reward + factor * v``, with that of ``then``.
+
+    Attributes:
+        reward: ``[N, R]``, the discounted sum of up to n steps, which end with the episode.
+        factor: ``[N, R]``, 0 where the task ends within them, and at rows that are not there.
+        then: ``[N, R]``, which observation of the sequence follows them.
+    """
+
+    reward: F32
+    factor: F32
+    then: I64
+
+
+def sum_steps(batch: SequenceBatch, rows: I64, n_step: int, discount: float) -> Sums:
+    """What n steps give from each of ``rows [R]`` on, those of a `ReplayBatch`."""
+    length = batch.mask.shape[1]
+    end = length - batch.mask[:, ::-1].argmax(axis=1)[:, None]
+    over: Bool = np.asarray(batch.terminated.any(axis=1))[:, None]  # with the last row there
+    ahead = np.arange(length) - rows[:, None]
+    within = (ahead >= 0) & (ahead < n_step)
+    discounts = np.where(within, discount ** np.maximum(ahead, 0.0), 0.0).astype(np.float32)
+    then: I64 = np.minimum(rows + n_step, end)
+    bootstraps = (rows < end) & ~(over & (then == end))
+    factor = np.where(bootstraps, discount ** np.maximum(then - rows, 0.0), 0.0)
+    reward = np.where(batch.mask, batch.reward, np.float32(0))
+    return Sums(reward @ discounts.T, factor.astype(np.float32), then)
 
 
 class LearnedRows(NamedTuple):
@@ -34,29 +63,15 @@ class LearnedRows(NamedTuple):
 def learned_rows(batch: SequenceBatch, window: Window, gamma: float) -> LearnedRows:
     """The rows of ``batch`` from the drawn one on, at most ``window.steps`` of each sequence.
 
-    Targets are those of a `ReplayBatch` of ``n = window.after + 1`` steps: they end with the
-    episode, and count nothing after a terminated one.
+    Their targets have up to ``window.after + 1`` steps.
     """
-    first, n_step = window.before, window.after + 1
-    sequence, now = np.nonzero(batch.mask[:, first : first + window.steps])
-    now = now + first
-    end = batch.mask.shape[1] - batch.mask[:, ::-1].argmax(axis=1)
-    steps = np.minimum(n_step, end[sequence] - now)
-    power = np.cumprod([1.0, *[gamma] * n_step])
-    reward = np.zeros(len(now))
-    for k in range(n_step):
-        there = np.flatnonzero(k < steps)
-        reward[there] += power[k] * batch.reward[sequence[there], now[there] + k]
-    then = now + steps
-    over = batch.terminated[sequence, then - 1]
-    return LearnedRows(
-        sequence,
-        now,
-        then,
-        reward.astype(np.float32),
-        np.where(over, 0.0, power[steps]).astype(np.float32),
-        np.searchsorted(sequence, np.arange(len(batch.mask))),
-    )
+    rows = window.before + np.arange(window.steps)
+    sums = sum_steps(batch, rows, window.after + 1, gamma)
+    there = batch.mask[:, rows]
+    sequence, at = np.nonzero(there)
+    reward, discount, then = sums.reward[there], sums.factor[there], sums.then[there]
+    starts = np.searchsorted(sequence, np.arange(len(there)))
+    return LearnedRows(sequence, rows[at], then, reward, discount, starts)
 
 
 def going_on(mask: Array) -> F32:

@@ -19,7 +19,7 @@ from fast_core.algorithm import (
 from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec, ModuleSpec
 from fast_core.algos.nets.activations import Activation
 from fast_core.algos.nets.adam import Schedule
-from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder
+from fast_core.algos.nets.encoder_shape import EncoderShape, find_encoder, no_convolutions
 from fast_core.algos.nets.images import ImageShape, find_images
 from fast_core.algos.nets.mlp import MlpShape
 from fast_core.algos.nets.normalizer import Centering, Normalization
@@ -352,8 +352,5 @@ class ReplaySettings(AlgorithmConfig, frozen=True, kw_only=True):
 
             return TorchActor(encoder, memory, shape, environment, setup, how=how)
         if encoder is not None:
-            raise ConfigError(
-                f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
-                "Use auto or torch, or algorithm.network: mlp."
-            )
+            raise no_convolutions(environment)
         return NumpyActor(shape, environment, how, memory)

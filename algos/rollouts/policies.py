@@ -11,12 +11,12 @@ from fast_core.algorithm import ActionOutput, Array
 from fast_core.algorithm.spec import EnvironmentSpec
 from fast_core.algos.nets.action_map import ActionMap
 from fast_core.algos.nets.distributions import make_distribution
+from fast_core.algos.nets.encoder_shape import no_convolutions
 from fast_core.algos.nets.mlp import Head, make_torso
 from fast_core.algos.nets.networks import F32, NetworkShape, parameter_layout
 from fast_core.algos.nets.normalizer import Normalization
 from fast_core.algos.nets.policy_inputs import PolicyInputs, given
 from fast_core.algos.nets.recurrent_cells import Memory
-from fast_core.errors import ConfigError
 
 Inputs = TypeVar("Inputs", bound=PolicyInputs)
 
@@ -79,10 +79,7 @@ class NumpyPolicy(ActorPolicy[PolicyInputs]):
         self, shape: NetworkShape, environment: EnvironmentSpec, how: Normalization | None
     ) -> None:
         if shape.images:
-            raise ConfigError(
-                f"policy.backend 'numpy' has no convolutions; {environment.id!r} has images. "
-                "Use auto or torch, or algorithm.network: mlp."
-            )
+            raise no_convolutions(environment)
         super().__init__(shape, environment, PolicyInputs(environment, (), how))
         self._torso = make_torso(shape, self._flat, 0)
         self._memory = None if shape.memory is None else Memory(shape.memory, self._views)

@@ -47,7 +47,7 @@ def test_targets_are_those_of_a_slow_loop(window: Window) -> None:
             found.append((n, t, t + k, reward, 0.0 if over else GAMMA**k))
     wanted = [np.array(column) for column in zip(*found, strict=True)]
     for column, values in zip(rows[:5], wanted, strict=True):
-        np.testing.assert_allclose(column, values, rtol=1e-6)
+        np.testing.assert_allclose(column, values, rtol=1e-6, atol=1e-6)
     counts = np.bincount(rows.sequence, minlength=len(batch.mask))
     np.testing.assert_array_equal(rows.starts, np.cumsum(counts) - counts)
     assert window.after == 0 or len(np.unique(rows.then - rows.now)) > 1
