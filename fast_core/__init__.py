@@ -7,8 +7,9 @@ because every process and command of FastLoop imports this package.
 import importlib
 
 from fast_core.system.former import find_by_former_names
+from fast_core.system.installed import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "Config": "fast_core.api.config",

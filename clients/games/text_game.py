@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
 
-from fast_core.envs.drawing.text_picture import picture
 from fast_core.errors import ConfigError
+from fast_core.system.text_picture import picture
 
 Bags = NDArray[np.int8]
 Observation = dict[str, Any]

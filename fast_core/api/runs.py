@@ -20,9 +20,9 @@ from fast_core.config import file as config_file
 from fast_core.config.algorithms import imports_only
 from fast_core.errors import CheckpointError, RunFailed
 from fast_core.launcher import Outcome
-from fast_core.launcher.control import client
 from fast_core.messages import StopReason
 from fast_core.messages.metrics import MetricsRow
+from fast_core.monitor import control_socket
 from fast_core.monitor.checkpoint_files import MANIFEST, Manifest, complete_names
 from fast_core.monitor.figures import count, duration, evaluation_text, times
 from fast_core.monitor.journal import JournalEntry, read_entries
@@ -174,7 +174,7 @@ class Run:
         Raises:
             ConfigError: It does not run, or does not answer.
         """
-        client.stop(self._files, wait=wait)
+        control_socket.stop(self._files, wait=wait)
 
     def save(self) -> Checkpoint:
         """Have it write a checkpoint where it goes on in another process, and wait for that.
@@ -182,7 +182,7 @@ class Run:
         Raises:
             ConfigError: It does not run, has trained nothing yet, or can't be saved; says why.
         """
-        return Checkpoint._of(Path(client.save(self._files).path))
+        return Checkpoint._of(Path(control_socket.save(self._files).path))
 
     def __fspath__(self) -> str:
         return str(self.directory)

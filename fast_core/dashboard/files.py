@@ -12,9 +12,9 @@ from fast_core.dashboard.figures import now_of, why_no_frames
 from fast_core.dashboard.meters import Meters
 from fast_core.dashboard.source import End, Hello, Insight, News, Now, RunFacts
 from fast_core.errors import TransportError
-from fast_core.launcher.control import client
-from fast_core.launcher.control.messages import Status, StatusRequest
-from fast_core.launcher.control.opening import find
+from fast_core.messages.requests import Status, StatusRequest
+from fast_core.monitor import control_socket
+from fast_core.monitor.control_socket import find
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
 from fast_core.monitor.run_state import read_state
@@ -72,7 +72,7 @@ class RunOnFile:
     def _ask(self) -> Status | None:
         path = find(self._run)
         try:
-            for answer in client.exchange(path, StatusRequest(), ANSWER_S) if path else ():
+            for answer in control_socket.exchange(path, StatusRequest(), ANSWER_S) if path else ():
                 return answer.status
         except (OSError, TransportError):
             pass

@@ -24,10 +24,9 @@ from fast_core.dashboard.source import (
     TileNow,
 )
 from fast_core.dashboard.tile_states import Best, TileStates
-from fast_core.launcher.control.status import node_status
 from fast_core.memory import StatsColumn
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.nodes.node import NodeState
+from fast_core.nodes.node import NodeState, node_status
 from fast_core.run.frame import Frame
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from typing import NamedTuple
 
 from fast_core.dashboard.source import NodeNow
-from fast_core.launcher.control.messages import NodeStatus
+from fast_core.messages.requests import NodeStatus
 
 SPAN_S = 5.0
 

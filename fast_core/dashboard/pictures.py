@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.envs.drawing import text_picture
 from fast_core.run.frame import Frame
+from fast_core.system import text_picture
 
 JPEG_QUALITY = 80
 MOST_BARS = 256  # numbers of an observation that are drawn

@@ -14,7 +14,6 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.names import EVALUATOR
 from fast_core.run.plan import RunPlan
 from fast_core.run.tiles import Tile
-from fast_core.scheduler.ledger import balanced_blocks
 
 STILL_S = 1.0  # without a step, after which it counts as waiting
 SILENT_S = 2.0  # without a sign of life of its node
@@ -55,8 +54,7 @@ class TileStates:
         self._steps = {name: _Watched(words[name], StatsColumn.ENV_STEPS) for name in words}
         self._turns = {name: _Watched(words[name], StatsColumn.PROGRESS) for name in words}
         self._pulses = {name: _Watched(memory.pulse(name), 0) for name in words}
-        blocks = balanced_blocks(plan.config.rollout.shards, len(plan.names.env))
-        named = zip(plan.names.env, blocks, strict=True)
+        named = zip(plan.names.env, plan.first_shards, strict=True)
         self._executors = {shard: name for name, block in named for shard in block}
 
     def node_of(self, tile: Tile) -> str:

@@ -20,6 +20,7 @@ from fast_core.config import Values
 from fast_core.memory import Doorbell, Ring, StatsColumn, StatsRow, Structure
 from fast_core.messages import Assign, Command, Envelope, Figures, Message, Save, Saved, Stop
 from fast_core.messages.channel import NodeChannel
+from fast_core.messages.requests import NodeStatus
 from fast_core.messages.wire import MessageReader
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
@@ -64,6 +65,12 @@ def time_spent(row: StatsRow) -> tuple[int, int, int]:
     doing_ns = max(0, now_ns - row.state_since_ns) if row.state_since_ns else 0
     idle = row.state in IDLE
     return row.busy_ns + doing_ns * (not idle), row.waiting_ns + doing_ns * idle, doing_ns
+
+
+def node_status(name: str, word: str, row: StatsRow, life: int) -> NodeStatus:
+    """How a node is, in a ``word``, in the ``life`` that its counters are of."""
+    busy_s, waiting_s, doing_s = (each / 1e9 for each in time_spent(row.snapshot()))
+    return NodeStatus(name, word, doing_s, busy_s, waiting_s, life)
 
 
 @dataclass

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fast_core import __version__
 from fast_core.algorithm import Array, Backend, Precision
 from fast_core.algorithm.spec import EnvironmentSpec, FieldSpec
 from fast_core.config import RunConfig, Section
@@ -28,6 +27,7 @@ from fast_core.errors import CheckpointError
 from fast_core.policy.file_checks import check_environment
 from fast_core.system.decoding import check_levels, from_msgpack
 from fast_core.system.durable import write_durably
+from fast_core.system.installed import VERSION
 from fast_core.system.regular_file import open_regular, read_large
 
 FORMAT = 1
@@ -53,7 +53,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     env_steps: int
     mean_return: float = math.nan
     std_return: float = math.nan
-    fastloop: str = __version__
+    fastloop: str = VERSION
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -214,7 +214,7 @@ def read_policy(path: Path) -> PolicyFile | BareFile:
         raise _damaged(path, f"{len(data)} bytes that end or go on where they must not") from error
     if written > FORMAT:
         raise CheckpointError(
-            f"the policy in {path} has format {written}, this FastLoop ({__version__}) reads up to "
+            f"the policy in {path} has format {written}, this FastLoop ({VERSION}) reads up to "
             f"{FORMAT}. Load it with the FastLoop that wrote it, or a newer one."
         )
     if written < 1:

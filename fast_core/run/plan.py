@@ -20,6 +20,7 @@ from fast_core.config import AlgorithmConfig, RunConfig, Values
 from fast_core.memory import Structure
 from fast_core.run.names import METRICS, Names, Role
 from fast_core.scheduler import FlowSettings
+from fast_core.scheduler.ledger import balanced_blocks
 
 QUICKLY_S = 1.0  # of an environment that is made in so long its limit takes no account
 
@@ -196,6 +197,11 @@ class RunPlan:
     def policy_setup(self, device: str = "cpu") -> PolicySetup:
         """What a policy is built with; it acts on the CPU except in policy nodes."""
         return PolicySetup(self.backend, device, self.config.policy.precision)
+
+    @property
+    def first_shards(self) -> list[range]:
+        """The shards that each env node executes when training begins, as the scheduler has it."""
+        return balanced_blocks(self.config.rollout.shards, len(self.names.env))
 
     @property
     def groups(self) -> int:

@@ -8,8 +8,8 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import fast_core
 from fast_core.errors import ConfigError
+from fast_core.system import installed
 
 _MARK = Path("benchmarks") / "suite.py"
 
@@ -36,7 +36,7 @@ def run(names: Sequence[str], *, quick: bool, only_list: bool, as_json: bool) ->
     Raises:
         ConfigError: There is no checkout.
     """
-    checkout = find_checkout(Path(fast_core.__file__).parent, Path.cwd())
+    checkout = find_checkout(Path(installed.FOLDER), Path.cwd())
     # As the package itself: on sys.path the checkout would put its folders before those of a user.
     spec = spec_from_file_location("benchmarks", (checkout / _MARK).with_name("__init__.py"))
     assert spec is not None and spec.loader is not None

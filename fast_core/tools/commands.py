@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from fast_core import __version__
 from fast_core.errors import ConfigError
 from fast_core.system import surroundings
+from fast_core.system.installed import VERSION
 from fast_core.tools.command_line import Argument, Option, Program
 from fast_core.tools.config_commands import defaults, explain, load, schema
 from fast_core.tools.host_commands import gops, lightzero
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from fast_core.config import RunConfig
     from fast_core.launcher import Outcome
 
-program = Program(
-    "Train reinforcement-learning policies as fast as the machine allows.", __version__
-)
+program = Program("Train reinforcement-learning policies as fast as the machine allows.", VERSION)
 
 Config = Annotated[
     Path,

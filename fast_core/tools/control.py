@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError, TransportError
-from fast_core.launcher.control import client
-from fast_core.launcher.control.messages import ScaleRequest, StatusRequest
-from fast_core.launcher.control.opening import SOCKET
+from fast_core.messages.requests import ScaleRequest, StatusRequest
+from fast_core.monitor import control_socket
+from fast_core.monitor.control_socket import SOCKET
 from fast_core.monitor.figures import UNKNOWN, aligned, count, duration, printable
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_state import not_running, read_state
@@ -68,7 +68,7 @@ def _look(folder: Path, path: Path, pid: int) -> Running:
     if is_stopped(pid):
         return Running(path=path, state="stopped", pid=pid)
     try:
-        for answer in client.exchange(folder / SOCKET, StatusRequest(), LOOK_S):
+        for answer in control_socket.exchange(folder / SOCKET, StatusRequest(), LOOK_S):
             if (status := answer.status) is not None:
                 return Running(
                     path=path,
@@ -103,7 +103,7 @@ def show_running(*, as_json: bool = False) -> int:
 def _cells(run: Running) -> tuple[str, ...]:
     rate = run.env_steps_per_s
     return (
-        printable(client.short(run.path)),
+        printable(control_socket.short(run.path)),
         printable(run.state),
         str(run.pid),
         UNKNOWN if run.since_s is None else duration(run.since_s),
@@ -117,14 +117,14 @@ def _cells(run: Running) -> tuple[str, ...]:
 def stop_run(path: Path, *, wait: bool) -> int:
     """End a run in order and say what became of it; returns the exit status."""
     run = RunDirectory.open(path, not_running)
-    client.stop(run, wait=wait)
+    control_socket.stop(run, wait=wait)
     if not wait:
-        write_result(f"{client.short(run.path)} ends")
+        write_result(f"{control_socket.short(run.path)} ends")
         return 0
     state = read_state(run.path)
-    text = f"{client.short(run.path)} has ended: {state.text or state.state}"
+    text = f"{control_socket.short(run.path)} has ended: {state.text or state.state}"
     if state.state == "interrupted" and state.checkpoint:
-        text += f"; `{client.resume_command(run)}` goes on from {state.checkpoint}"
+        text += f"; `{control_socket.resume_command(run)}` goes on from {state.checkpoint}"
     write_result(text)
     return int(state.state == "failed")
 
@@ -133,8 +133,8 @@ def scale_run(path: Path, changes: list[str], *, wait: bool) -> int:
     """Have nodes come or go in a run, one kind after the other; returns the exit status."""
     run, requests = RunDirectory.open(path, not_running), [read_scale(text) for text in changes]
     for request in requests:
-        answer = client.scale(run, request, wait=wait)
-        write_result(f"{client.short(run.path)}: {answer.text}")
+        answer = control_socket.scale(run, request, wait=wait)
+        write_result(f"{control_socket.short(run.path)}: {answer.text}")
     return 0
 
 
@@ -163,10 +163,10 @@ def read_scale(text: str) -> ScaleRequest:
 def save_run(path: Path, *, wait: bool) -> int:
     """Have a run write a checkpoint and say where it is; returns the exit status."""
     run, begun_s = RunDirectory.open(path, not_running), time.monotonic()
-    answer = client.save(run, wait=wait)
+    answer = control_socket.save(run, wait=wait)
     if answer.path:
         note = f" ({answer.text})" if answer.text else f" ({time.monotonic() - begun_s:.1f} s)"
-        write_result(f"{client.short(Path(answer.path))}{note}")
+        write_result(f"{control_socket.short(Path(answer.path))}{note}")
     else:
-        write_result(f"{client.short(run.path)}: {answer.text}")
+        write_result(f"{control_socket.short(run.path)}: {answer.text}")
     return 0

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.description import INFO
 from fast_core.envs.making import Env, make_env
@@ -65,7 +65,7 @@ def _episode(env: Env, masked: str | None) -> bool:
     return True
 
 
-def _mask(key: str, obs: Any, info: Any) -> Array:
+def _mask(key: str, obs: Any, info: Any) -> NDArray[np.generic]:
     """What is allowed, by the info or a leaf of the observation."""
     if key.startswith(INFO):
         return np.ravel(info[key.removeprefix(INFO)])
@@ -74,7 +74,7 @@ def _mask(key: str, obs: Any, info: Any) -> Array:
     return np.ravel(obs)
 
 
-def ask(env: Env, mask: Array | None = None) -> Any:
+def ask(env: Env, mask: NDArray[np.generic] | None = None) -> Any:
     """The action that is chosen, one that the mask allows; None at the end.
 
     Where all have names of one letter or digit, these are the keys.

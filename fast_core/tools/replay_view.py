@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algorithm import Array
 from fast_core.errors import CheckpointError
 from fast_core.memory.log_rows import BEGINS, BITS, ORIGIN, TERMINATED, TRUNCATED, Rows, rows_of
 from fast_core.monitor.checkpoint_files import check, complete_names
@@ -21,6 +20,7 @@ from fast_core.system.regular_file import open_regular
 from fast_core.system.surroundings import write_result
 from fast_core.system.text import error_text
 
+Array = NDArray[np.generic]
 NEWEST = "newest"
 SHOWN = 16  # elements of an action
 

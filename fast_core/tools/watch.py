@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from fast_core.config import DashboardConfig
 from fast_core.errors import ConfigError
-from fast_core.launcher.control.client import short
+from fast_core.monitor.control_socket import short
 from fast_core.monitor.run_directory import SWEEP_FILE, RunDirectory, runs_in
 from fast_core.monitor.run_lock import holder
 from fast_core.monitor.run_state import find_runs

@@ -12,7 +12,7 @@ import pytest
 from fast_core.dashboard import files
 from fast_core.dashboard.files import RunOnFile
 from fast_core.dashboard.source import End, Hello
-from fast_core.launcher.control.messages import NodeStatus, Status
+from fast_core.messages.requests import NodeStatus, Status
 from fast_core.monitor.run_directory import RunDirectory
 from tests.process.harness import eventually
 from tests.tools.made_runs import made_run

@@ -14,8 +14,8 @@ from fast_core.config import DashboardConfig
 from fast_core.dashboard.live import LiveRun, slowed_ns
 from fast_core.dashboard.meters import SPAN_S, Meters
 from fast_core.dashboard.tile_states import STILL_S, Best, TileStates
-from fast_core.launcher.control.messages import NodeStatus
 from fast_core.memory import StatsColumn
+from fast_core.messages.requests import NodeStatus
 from fast_core.nodes.node import NodeState
 from fast_core.run.tiles import tiles
 from fast_core.run.watching import Watching

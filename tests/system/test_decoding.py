@@ -14,7 +14,7 @@ import pytest
 from fast_core.dashboard.clients import understand
 from fast_core.envs.stepping.batch_state import decode_state
 from fast_core.errors import CheckpointError, TransportError
-from fast_core.launcher.control.messages import decode_answer, decode_request
+from fast_core.messages.requests import decode_answer, decode_request
 from fast_core.messages.wire import decode_command, decode_event
 from fast_core.monitor import checkpoint_files
 from fast_core.monitor.journal import read_entries

@@ -21,8 +21,8 @@ import fast_core
 from fast_core.dashboard.configurations import Configurations
 from fast_core.dashboard.overview import Overview
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.launcher.control import client
-from fast_core.launcher.control.messages import StatusRequest
+from fast_core.messages.requests import StatusRequest
+from fast_core.monitor import control_socket
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.run.schedule import read_schedule
 from fast_core.system import state_file
@@ -202,7 +202,7 @@ def test_answer_without_an_end_is_refused(tmp_path: Path) -> None:
         talker = threading.Thread(target=talk)
         talker.start()
         with pytest.raises(ConfigError, match="answers with a line of more than"):
-            list(client.ask(run, StatusRequest()))
+            list(control_socket.ask(run, StatusRequest()))
         talker.join()
 
 

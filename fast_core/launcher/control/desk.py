@@ -6,15 +6,6 @@ import time
 from pathlib import Path
 
 from fast_core.config import CheckpointConfig
-from fast_core.launcher.control.messages import (
-    Answer,
-    Kind,
-    SaveRequest,
-    ScaleRequest,
-    Status,
-    StatusRequest,
-    StopRequest,
-)
 from fast_core.launcher.control.server import Client, ControlServer
 from fast_core.launcher.control.status import run_status
 from fast_core.launcher.listener import Listener, NewRun
@@ -29,6 +20,15 @@ from fast_core.messages.launching import (
     Requested,
     Scaled,
     ScaleRequested,
+)
+from fast_core.messages.requests import (
+    Answer,
+    Kind,
+    SaveRequest,
+    ScaleRequest,
+    Status,
+    StatusRequest,
+    StopRequest,
 )
 from fast_core.monitor.checkpoint_files import newest_complete
 from fast_core.system.interrupts import Interrupts

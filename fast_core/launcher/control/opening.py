@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from contextlib import ExitStack
 from pathlib import Path
 
 from fast_core.launcher.control.server import ControlServer
+from fast_core.monitor.control_socket import SOCKET
 from fast_core.monitor.run_directory import RunDirectory
-from fast_core.system import remains
-
-SOCKET = "control"
 
 
 def listen(folder: Path, run: RunDirectory, stack: ExitStack) -> ControlServer:
@@ -35,13 +32,3 @@ def listen(folder: Path, run: RunDirectory, stack: ExitStack) -> ControlServer:
 def _unlink(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-def find(run: RunDirectory) -> Path | None:
-    """Where a run listens, or did; None if nothing says it."""
-    with contextlib.suppress(OSError):
-        return Path(os.readlink(run.control))
-    for folder, _ in remains.folders():
-        if remains.run_of(folder) == str(run.path.resolve()):
-            return Path(folder) / SOCKET
-    return None

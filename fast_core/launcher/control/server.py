@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fast_core.errors import TransportError
-from fast_core.launcher.control.messages import (
+from fast_core.messages.requests import (
     REQUEST_BYTES,
     Answer,
     AnyRequest,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fast_core.launcher.control.messages import NodeStatus, Status
 from fast_core.launcher.roster import Roster
-from fast_core.memory import StatsRow
-from fast_core.nodes.node import time_spent
+from fast_core.messages.requests import Status
+from fast_core.nodes.node import node_status
 from fast_core.scheduler.statistics import Statistics
 
 
@@ -25,9 +24,3 @@ def run_status(now: Statistics, env_steps_per_s: float, roster: Roster) -> Statu
             if name not in roster.absent
         ),
     )
-
-
-def node_status(name: str, word: str, row: StatsRow, life: int) -> NodeStatus:
-    """How a node is, in a ``word``, in the ``life`` that its counters are of."""
-    busy_s, waiting_s, doing_s = (each / 1e9 for each in time_spent(row.snapshot()))
-    return NodeStatus(name, word, doing_s, busy_s, waiting_s, life)

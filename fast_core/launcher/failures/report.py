@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import fast_core
 from fast_core.errors import CheckpointError, ConfigError, EnvironmentFailed, FastLoopError
 from fast_core.messages import Failed
 from fast_core.nodes.node import Node
+from fast_core.system import installed
 from fast_core.system.text import bounded, error_text, traceback_text
 
 _MAKES = "/gymnasium/envs/registration.py"
-_CALLERS = re.compile(
-    rf"{re.escape(str(Path(fast_core.__file__).parent))}/|/gymnasium/core\.py|{_MAKES}"
-)
+_CALLERS = re.compile(rf"{re.escape(installed.FOLDER)}/|/gymnasium/core\.py|{_MAKES}")
 
 
 def describe_failure(

@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from pathlib import Path
 
-import fast_core
+from fast_core.system import installed
 
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 
@@ -38,7 +37,7 @@ def _stamps() -> dict[str, int]:
 
 
 def _files() -> set[str]:
-    package = os.walk(Path(fast_core.__file__).parent, followlinks=True)
+    package = os.walk(installed.FOLDER, followlinks=True)
     ours = {
         os.path.join(folder, name)
         for folder, _, names in package

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-import fast_core
 from fast_core.launcher.processes.tree import git_commit
 from fast_core.monitor.run_directory import RunDirectory
+from fast_core.system import installed
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 from fast_core.system.importing import began_in
@@ -52,8 +52,8 @@ def write_versions(run: RunDirectory, now: datetime) -> None:
 
 def versions() -> dict[str, str]:
     """Versions by name, the commit of FastLoop if it lies in a checkout, and the processor."""
-    found = {"fastloop": fast_core.__version__}
-    if commit := git_commit(Path(fast_core.__file__).parents[1]):
+    found = {"fastloop": installed.VERSION}
+    if commit := git_commit(Path(installed.FOLDER).parent):
         found["commit"] = commit
     found["python"] = platform.python_version()
     for name in DISTRIBUTIONS:

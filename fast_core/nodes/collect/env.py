@@ -32,7 +32,6 @@ from fast_core.nodes.collect.shard import Shard, try_environment
 from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.show.camera import Studio
 from fast_core.run.watching import WATCHING
-from fast_core.scheduler.ledger import balanced_blocks
 from fast_core.system import forks
 from fast_core.system.text import error_text
 
@@ -79,9 +78,8 @@ class EnvNode(Node):
         self.enter(NodeState.STARTING, "building shards")
         # The scheduler limits what follows, until the node is ready.
         self.context.stats.words[StatsColumn.STATE_SINCE_NS] = 0
-        blocks = balanced_blocks(plan.config.rollout.shards, len(plan.names.env))
         continues = plan.checkpoint is not None
-        for shard in blocks[self.context.rank]:
+        for shard in plan.first_shards[self.context.rank]:
             self._build(shard, incarnation=1)
             if not continues:  # before the next ones are made, which seeds global generators
                 self._begin((self._shards[shard],))

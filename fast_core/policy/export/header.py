@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fast_core import __version__
 from fast_core.algorithm import Array
 from fast_core.errors import ExportError
 from fast_core.policy.export.c_code import INDENT, Translation, copied_into, decomposed
@@ -32,6 +31,7 @@ from fast_core.policy.export.c_names import (
 from fast_core.policy.export.interface import STATE, Interface, Port
 from fast_core.policy.export.program import make_program, quiet
 from fast_core.policy.export.samples import Answer, Sample
+from fast_core.system.installed import VERSION
 
 COMPILERS = ("cc", "gcc", "clang")
 WIDTH = 92
@@ -112,7 +112,7 @@ def flattened(interface: Interface, inputs: Sequence[Array]) -> list[Array]:
 def _comment(interface: Interface, name: str) -> str:
     """What the header says of itself: how to call it, what goes in, what comes out."""
     lines = [
-        f"The policy that {interface.algorithm} of FastLoop {__version__} learned in "
+        f"The policy that {interface.algorithm} of FastLoop {VERSION} learned in "
         f"{interface.environment.id}.",
         "",
         signature(interface, name),

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core import __version__
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.config import AlgorithmConfig
+from fast_core.system.installed import VERSION
 
 MOST_BOUNDS = 64  # that are listed one by one
 OBSERVATION, ACTION, STATE, NEXT_STATE = "observation", "action", "state", "next_state"
@@ -68,7 +68,7 @@ class Interface:
         environment = self.environment
         return msgspec.json.encode(
             {
-                "fastloop": __version__,
+                "fastloop": VERSION,
                 "algorithm": self.algorithm,
                 "environment": environment.id,
                 "inputs": self.inputs,

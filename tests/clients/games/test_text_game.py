@@ -10,9 +10,9 @@ import pytest
 
 from fast_core.clients.games.text_game import Scene
 from fast_core.config import EnvironmentConfig
-from fast_core.envs.drawing.text_picture import picture
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError
+from fast_core.system.text_picture import picture
 from tests.clients.games.tiny_story import WON, CellarGame
 
 

@@ -10,14 +10,6 @@ import pytest
 
 from fast_core.config import CheckpointConfig
 from fast_core.launcher.control.desk import Desk
-from fast_core.launcher.control.messages import (
-    Answer,
-    AnyRequest,
-    SaveRequest,
-    ScaleRequest,
-    StatusRequest,
-    StopRequest,
-)
 from fast_core.launcher.listener import NewRun
 from fast_core.messages import Record
 from fast_core.messages.launching import (
@@ -27,6 +19,14 @@ from fast_core.messages.launching import (
     EndRun,
     Requested,
     Scaled,
+)
+from fast_core.messages.requests import (
+    Answer,
+    AnyRequest,
+    SaveRequest,
+    ScaleRequest,
+    StatusRequest,
+    StopRequest,
 )
 from fast_core.monitor.checkpoint_files import MANIFEST
 from fast_core.scheduler.statistics import Statistics

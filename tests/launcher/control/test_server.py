@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from fast_core.launcher.control import server as module
-from fast_core.launcher.control.messages import (
+from fast_core.launcher.control.server import MOST_CLIENTS, ControlServer
+from fast_core.messages.requests import (
     REQUEST_BYTES,
     Answer,
     SaveRequest,
@@ -22,7 +23,6 @@ from fast_core.launcher.control.messages import (
     decode_answer,
     encode,
 )
-from fast_core.launcher.control.server import MOST_CLIENTS, ControlServer
 
 Connect = Callable[[], socket.socket]
 

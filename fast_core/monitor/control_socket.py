@@ -1,4 +1,4 @@
-"""The other end of a run's control socket: asks, and waits for what comes of it."""
+"""The other end of the control socket at which a run listens: asks, and waits for what comes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fast_core.errors import ConfigError, TransportError
-from fast_core.launcher.control.messages import (
+from fast_core.messages.requests import (
     Answer,
     Request,
     SaveRequest,
@@ -20,16 +20,27 @@ from fast_core.launcher.control.messages import (
     decode_answer,
     encode,
 )
-from fast_core.launcher.control.opening import find
 from fast_core.monitor.checkpoint_files import complete_names
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.monitor.run_lock import holder
+from fast_core.system import remains
 from fast_core.system.process_state import is_stopped
 
+SOCKET = "control"  # in the run's private folder
 ANSWER_S = 10.0  # for the first answer: the launcher does nothing else for as long
 _POLL_S = 0.02
 _PACKET = 65_536
 _LONGEST = 1 << 22  # bytes of an answer; one that names a thousand nodes has a twentieth
+
+
+def find(run: RunDirectory) -> Path | None:
+    """Where a run listens, or did; None if nothing says it."""
+    with contextlib.suppress(OSError):
+        return Path(os.readlink(run.control))
+    for folder, _ in remains.folders():
+        if remains.run_of(folder) == str(run.path.resolve()):
+            return Path(folder) / SOCKET
+    return None
 
 
 def stop(run: RunDirectory, *, wait: bool = True) -> None:
