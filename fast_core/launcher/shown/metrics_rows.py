@@ -87,43 +87,39 @@ class MetricsRows:
 
 
 def _scheduler_values(current: Statistics) -> dict[str, float]:
-    values = {
-        "rollout/episodes": float(current.episodes),
-        "rollout/quarantined": float(current.quarantined),
+    known: dict[str, float | None] = {
+        "rollout/episodes": current.episodes,
+        "rollout/quarantined": current.quarantined,
         "rollout/quarantined_share": current.quarantined_share,
         "scheduler/lag_now": current.lag_now,
         "scheduler/lag_run_mean": current.lag_mean,
-        "scheduler/lag_max": float(current.lag_max),
+        "scheduler/lag_max": current.lag_max,
         "scheduler/lag_beyond_round": current.lag_beyond,
-        "scheduler/lag_beyond_max": float(current.lag_beyond_max),
-        "scheduler/degree": float(current.degree),
-        "scheduler/rounds_collected": float(current.tickets_collected),
-        "scheduler/rounds_merged": float(current.tickets_merged),
-        "scheduler/rounds_trained": float(current.tickets_settled),
-        "scheduler/evaluations_finished": float(current.evaluations_finished),
-        "scheduler/evaluations_coalesced": float(current.evaluations_coalesced),
-        "scheduler/rows_dropped": float(current.rows_dropped),
-        "scheduler/env_nodes": float(current.env_nodes),
-        "scheduler/env_nodes_lost": float(current.env_nodes_lost),
-        "scheduler/stale_events": float(current.stale_events),
+        "scheduler/lag_beyond_max": current.lag_beyond_max,
+        "scheduler/degree": current.degree,
+        "scheduler/rounds_collected": current.tickets_collected,
+        "scheduler/rounds_merged": current.tickets_merged,
+        "scheduler/rounds_trained": current.tickets_settled,
+        "scheduler/evaluations_finished": current.evaluations_finished,
+        "scheduler/evaluations_coalesced": current.evaluations_coalesced,
+        "scheduler/rows_dropped": current.rows_dropped,
+        "scheduler/env_nodes": current.env_nodes,
+        "scheduler/env_nodes_lost": current.env_nodes_lost,
+        "scheduler/stale_events": current.stale_events,
         "time/collecting_s": current.collecting_s,
         "time/collecting_waits_s": current.collecting_waits_s,
         "time/training_s": current.training_s,
         "time/training_waits_s": current.training_waits_s,
-    }
-    if current.ess is not None:
-        values["scheduler/ess"] = current.ess
-    if current.return_mean is not None and current.length_mean is not None:
-        values["rollout/return_mean"] = current.return_mean
-        values["rollout/length_mean"] = current.length_mean
-    optional = {
+        "scheduler/ess": current.ess,
+        "rollout/return_mean": current.return_mean,
+        "rollout/length_mean": current.length_mean,
         "rollout/return_std": current.return_std,
         "rollout/return_mean_50": current.return_mean_50,
         "rollout/return_mean_10": current.return_mean_10,
         "rollout/return_last": current.return_last,
         "rollout/length_last": current.length_last,
     }
-    values |= {name: float(value) for name, value in optional.items() if value is not None}
+    values = {name: float(value) for name, value in known.items() if value is not None}
     changed = current.changed.items()
     values |= {f"changed/{key}": float(v) for key, v in changed if isinstance(v, int | float)}
     return values | {f"info/{name}": value for name, value in current.info.items()}

@@ -64,6 +64,10 @@ class ReplayRollouts:
         room = memoryview(mmap.mmap(-1, RolloutStore.nbytes(*shape)))  # aligned to a page
         self._slot = RolloutStore.create(room, *shape).slot(0)
         self._history = plan.environment.frames - 1
+        # What the logs take of the arrays, by name: ``[T, B, ...]``.
+        names = ("action", "reward", "terminated", "truncated", "final_obs")
+        self._stored = {name: self._slot[name] for name in names}
+        self._stored["obs"] = self._slot["obs"][self._history : -1]
         _, _, _, *further = replay_columns(plan)  # observation, action, reward
         self._further = [each.name for each in further]
         self._log: ReplayLog  # both from the first `open` on
@@ -81,15 +85,8 @@ class ReplayRollouts:
             if not goes_on:
                 log.cut(env)
         self._log = log
-        slot = self._slot
         return log.appender(
-            obs=slot["obs"][self._history : -1],
-            action=slot["action"],
-            reward=slot["reward"],
-            terminated=slot["terminated"],
-            truncated=slot["truncated"],
-            final_obs=slot["final_obs"],
-            extra={name: slot[name] for name in self._further},
+            **self._stored, extra={name: self._slot[name] for name in self._further}
         )
 
     def publish(self, order: RolloutOrder) -> None:
@@ -119,14 +116,8 @@ class ReplayRollouts:
 
     def _append_part(self, t: int, first: int, end: int) -> None:
         """Append step ``t`` of the environments ``first`` to ``end - 1``."""
-        slot = self._slot
         self._log.append(
-            slot["obs"][self._history + t, first:end],
-            slot["action"][t, first:end],
-            slot["reward"][t, first:end],
-            slot["terminated"][t, first:end],
-            slot["truncated"][t, first:end],
-            slot["final_obs"][t, first:end],
+            **{name: column[t, first:end] for name, column in self._stored.items()},
             first=first,
-            extra={name: slot[name][t, first:end] for name in self._further},
+            extra={name: self._slot[name][t, first:end] for name in self._further},
         )
