@@ -11,42 +11,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from fractions import Fraction
 
-from fast_core.messages import (
-    Assign,
-    Change,
-    Changed,
-    Collect,
-    Evaluate,
-    Evaluated,
-    Followed,
-    Leave,
-    Left,
-    NodeExited,
-    Noted,
-    Ready,
-    Release,
-    RolloutReady,
-    Save,
-    Saved,
-    Serve,
-    Snapshot,
-    Train,
-    Trained,
-    Transform,
-    Transformed,
-)
-from fast_core.messages.launching import (
-    AbandonCheckpoint,
-    CheckpointWritten,
-    CommitCheckpoint,
-    Decision,
-    EndRun,
-    Respawn,
-    Retire,
-    Scaled,
-    Tell,
-    Told,
-)
+from fast_core import messages
+from fast_core.messages import launching
 from fast_core.scheduler import LAUNCHER, SchedulerSettings, Send
 
 Key = tuple[int, int]  # shard, rollout id
@@ -90,7 +56,7 @@ class Audit:
         self.told_to_leave: set[int] = set()
         self.joining: set[str] = set()  # asked for, and not ready
         self.retired: set[str] = set()  # told to stop, and not gone
-        self.scaled: list[Scaled] = []
+        self.scaled: list[launching.Scaled] = []
         self.deaths: Counter[str] = Counter()
         self.returned = 0
         self.lives: dict[str, int] = {}
@@ -114,10 +80,11 @@ class Audit:
         self.changing: set[str] = set()  # nodes that were told of other values
         self.telling: set[str | None] = set()
         self.followed = dict.fromkeys(settings.followers, settled)  # tickets that each answered
-        self.reports: deque[Trained] = deque()  # of tickets that some follower is not done with
-        self.ended: EndRun | None = None
-        self.evaluated: list[Evaluated] = []
-        self.decisions: list[Decision] = []
+        # Of tickets that some follower is not done with.
+        self.reports: deque[messages.Trained] = deque()
+        self.ended: launching.EndRun | None = None
+        self.evaluated: list[messages.Evaluated] = []
+        self.decisions: list[launching.Decision] = []
 
     def _resume(self, before: Audit) -> None:
         if self.settings.replay_kept:
@@ -131,7 +98,7 @@ class Audit:
         if self.ended is not None:
             return
         match event:
-            case RolloutReady():
+            case messages.RolloutReady():
                 slot, rollout_id = self.running.pop(event.shard)
                 self.unbegun.discard(event.shard)
                 assert (event.slot, event.rollout_id) == (slot, rollout_id)
@@ -146,45 +113,45 @@ class Audit:
                     self.late.discard(key)
                 else:
                     self.acted[key] = event.version
-            case Transformed():
+            case messages.Transformed():
                 self._transformed(event)
-            case NodeExited(node) if node in self.retired or node in self.joining:
+            case messages.NodeExited(node) if node in self.retired or node in self.joining:
                 self.retired.discard(node)
                 self.joining.discard(node)
-            case Ready(node) if node in self.joining:
+            case messages.Ready(node) if node in self.joining:
                 self.joining.discard(node)
                 self.members.add(node)
-            case NodeExited():
+            case messages.NodeExited():
                 self._exited(event)
-            case Ready(node) if node in self.away:
+            case messages.Ready(node) if node in self.away:
                 assert node in self.spawned
                 self.away.discard(node)
                 self.spawned.discard(node)
                 self.returned += 1
-            case Left(node, shard):
+            case messages.Left(node, shard):
                 assert self.actor.pop(shard) == node
                 self.told_to_leave.remove(shard)
-            case Trained():
+            case messages.Trained():
                 self.reports.append(event)
                 self._settle()
-            case Followed(node, ticket):
+            case messages.Followed(node, ticket):
                 assert ticket == self.followed[node] < self.merged
                 self.followed[node] += 1
                 self._settle()
-            case Evaluated():
+            case messages.Evaluated():
                 self.evaluating = False
                 self.evaluated.append(event)
-            case Noted():
+            case messages.Noted():
                 if (event.node, event.checkpoint) == (self.settings.replay, self.checkpoint):
                     self.noted = event.checkpoint
-            case Saved():
+            case messages.Saved():
                 if event.checkpoint == self.checkpoint:
                     self.saving.discard(event.node)
-            case CheckpointWritten():
+            case launching.CheckpointWritten():
                 self.committing = False
-            case Changed(node):
+            case messages.Changed(node):
                 self.changing.discard(node)
-            case Told(moment):
+            case launching.Told(moment):
                 self.telling.discard(moment)
             case _:
                 pass
@@ -202,7 +169,7 @@ class Audit:
                 self.started -= 1
                 self.dropped += 1
 
-    def _transformed(self, event: Transformed) -> None:
+    def _transformed(self, event: messages.Transformed) -> None:
         key = (event.rollout.shard, event.rollout.rollout_id)
         slot, incarnation, stage = self.staged[key]
         assert event.node == stage
@@ -212,7 +179,7 @@ class Audit:
         else:
             self.staged[key] = (slot, incarnation, f"left {stage}")
 
-    def _exited(self, event: NodeExited) -> None:
+    def _exited(self, event: messages.NodeExited) -> None:
         """What an env node was collecting is not open any more; it must be ordered anew."""
         self.deaths[event.node] += 1
         self.away.add(event.node)
@@ -237,7 +204,7 @@ class Audit:
     def _shards(self, node: str) -> list[int]:
         return [shard for shard, owner in self.owner.items() if owner == node]
 
-    def _respawn(self, command: Respawn) -> None:
+    def _respawn(self, command: launching.Respawn) -> None:
         node = command.node
         if node not in self.away:  # it was asked for
             assert node not in self.members and node not in self.joining
@@ -252,7 +219,7 @@ class Audit:
         assert shards == {shard: self.incarnation[shard] for shard in self._shards(node)}
         assert all(each.taken_over for each in command.shards)
 
-    def _transform(self, node: str, command: Transform) -> None:
+    def _transform(self, node: str, command: messages.Transform) -> None:
         ref, stages = command.rollout, self.settings.stages
         key = (ref.shard, ref.rollout_id)
         slot, incarnation, stage = self.staged[key]
@@ -270,7 +237,7 @@ class Audit:
         while self.reports and self.reports[0].ticket < least:
             self._trained(self.reports.popleft())
 
-    def _trained(self, event: Trained) -> None:
+    def _trained(self, event: messages.Trained) -> None:
         ticket = event.ticket
         assert ticket == self.settled
         self.settled += 1
@@ -290,35 +257,35 @@ class Audit:
         """Check what the scheduler answered."""
         told: set[str] = set()
         moving: set[int] = set()  # released, and not assigned yet
-        drawn: Train | None = None
+        drawn: messages.Train | None = None
         for node, command in sends:
             if self.ended is not None:
-                assert isinstance(command, Decision), f"{command!r} after the end"
+                assert isinstance(command, launching.Decision), f"{command!r} after the end"
             match command:
-                case Release(shard):
+                case messages.Release(shard):
                     assert self.owner.pop(shard) == node and shard not in self.running
                     assert shard not in self.unbegun, "two nodes may be making its environments"
                     assert not self.changing and self.saving <= {self.settings.replay}
                     moving.add(shard)
-                case Leave(shard):
+                case messages.Leave(shard):
                     assert self.actor[shard] == node and node not in self.away
                     assert shard not in self.running and shard not in self.told_to_leave
                     self.told_to_leave.add(shard)
-                case Serve(shards):
+                case messages.Serve(shards):
                     self._serve(node, shards)
-                case Retire(name) if name in self.policies:
+                case launching.Retire(name) if name in self.policies:
                     assert node == LAUNCHER and name not in self.actor.values()
                     self.members.remove(name)
                     self.retired.add(name)
-                case Retire(name):
+                case launching.Retire(name):
                     assert node == LAUNCHER and not self._shards(name)
                     assert not self.changing and self.saving <= {self.settings.replay}
                     self.members.remove(name)
                     self.retired.add(name)
-                case Scaled():
+                case launching.Scaled():
                     assert node == LAUNCHER
                     self.scaled.append(command)
-                case Assign():
+                case messages.Assign():
                     assert command.taken_over == (command.shard in moving)
                     moving.discard(command.shard)
                     assert command.shard not in self.owner, "two nodes have one shard"
@@ -329,35 +296,37 @@ class Audit:
                     if command.taken_over:
                         self.unbegun.add(command.shard)
                     self.incarnation[command.shard] = command.incarnation
-                case Collect():
+                case messages.Collect():
                     assert node not in told, "two Collects for one node in one decision"
                     assert node not in self.away
                     told.add(node)
                     self._collect(node, command)
-                case Transform():
+                case messages.Transform():
                     self._transform(node, command)
-                case Train(ticket) if node in self.followed:
+                case messages.Train(ticket) if node in self.followed:
                     assert node not in self.away and self.followed[node] <= ticket <= self.merged
-                case Train(ticket) if node == self.settings.replay and ticket < self.merged:
+                case messages.Train(ticket) if (
+                    node == self.settings.replay and ticket < self.merged
+                ):
                     assert self.granted[ticket] == command.granted, "told again of what is open"
-                case Train() if node == self.settings.replay:
+                case messages.Train() if node == self.settings.replay:
                     assert drawn is None and node not in self.away
                     drawn = command
-                case Train():
+                case messages.Train():
                     replay = self.settings.replay
                     assert drawn is command or replay is None or replay in self.away
                     drawn = None
                     self._train(node, command)
-                case Snapshot():
+                case messages.Snapshot():
                     assert node == self.settings.optimizer
                     assert not self.evaluating, "two evaluations in flight"
                     self.evaluating = True
                     sync = self.settings.eval_mode == "sync"
                     assert not (sync and self.tickets), "it evaluates a later version"
-                case Evaluate():
+                case messages.Evaluate():
                     assert node == self.settings.evaluator and self.evaluating
                     assert node not in self.away
-                case Save():
+                case messages.Save():
                     assert not self.running and not self.ready and not self.tickets
                     assert not self.staged and node not in self.away and not self.committing
                     if command.checkpoint != self.checkpoint:
@@ -365,34 +334,36 @@ class Audit:
                         self.saving.clear()
                     self.saving.add(node)
                     assert node in self.members or not node.startswith("env")
-                case CommitCheckpoint():
+                case launching.CommitCheckpoint():
                     assert node == LAUNCHER and not self.saving
                     self.committing = True
-                case AbandonCheckpoint():
+                case launching.AbandonCheckpoint():
                     assert node == LAUNCHER and not self.saving, "a node may still write to it"
                     self.committing = False
-                case Change():
+                case messages.Change():
                     assert not self.running and not self.ready and not self.tickets
                     assert not self.staged and node not in self.away
                     assert node not in self.changing
                     self.changing.add(node)
-                case Tell(moment):
+                case launching.Tell(moment):
                     assert node == LAUNCHER and moment in self.settings.moments
                     assert moment not in self.telling, "more than one of a kind is told of"
                     self.telling.add(moment)
-                case Respawn():
+                case launching.Respawn():
                     assert node == LAUNCHER
                     self._respawn(command)
-                case EndRun():
+                case launching.EndRun():
                     self.ended = command
-                case Decision():
+                case launching.Decision():
                     self.decisions.append(command)
                 case _:
                     raise AssertionError(f"unexpected {command!r}")
         assert not moving, "a shard has no node"
         assert drawn is None, "the optimizer isn't told what the replay node draws for"
         if told and self.settings.shards <= FEW:  # every shard is looked at
-            self._check_turns([command for _, command in sends if isinstance(command, Collect)])
+            self._check_turns(
+                [command for _, command in sends if isinstance(command, messages.Collect)]
+            )
         if self.settings.replay is not None:
             self._check_ratio()
 
@@ -403,7 +374,7 @@ class Audit:
             assert shard not in self.actor, "two policy nodes act for one shard"
             self.actor[shard] = node
 
-    def _check_turns(self, given: list[Collect]) -> None:
+    def _check_turns(self, given: list[messages.Collect]) -> None:
         """No shard that could collect is left out for one that has started more rollouts."""
         most = max(order.rollout_id for command in given for order in command.rollouts) - 1
         slots = self.settings.slots_per_shard if self.settings.degree else 1
@@ -428,7 +399,7 @@ class Audit:
         ahead = ratio * max(0, collected - self.learning_from) - self.steps_settled
         assert 0 <= ahead < (settings.degree + 1) * round_steps + 1
 
-    def _collect(self, node: str, command: Collect) -> None:
+    def _collect(self, node: str, command: messages.Collect) -> None:
         settings = self.settings
         assert self.saving <= {settings.replay}, "work is given out while nodes save"
         assert settings.replay is not None or not self.committing
@@ -469,7 +440,7 @@ class Audit:
             needed = -(-settings.stop_env_steps // settings.rows_per_ticket)
             assert self.started <= settings.shards * needed, "work that nobody needs"
 
-    def _train(self, node: str, command: Train) -> None:
+    def _train(self, node: str, command: messages.Train) -> None:
         settings = self.settings
         assert node == settings.optimizer and command.ticket == self.merged
         if settings.stragglers == "drop":
@@ -505,7 +476,7 @@ class Audit:
         for key, last in self.last_ticket.items():
             assert last > ticket or key in trains or key in self.late, f"{key} is overtaken"
 
-    def _merge(self, command: Train) -> None:
+    def _merge(self, command: messages.Train) -> None:
         shards = self.settings.shards
         assert command.rollouts == () and len(self.ready) >= shards
         due = [key for key in self.ready if self.last_ticket[key] <= command.ticket]

@@ -18,62 +18,26 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import NamedTuple, Self
 
-from fast_core.messages import (
-    Assign,
-    Change,
-    Changed,
-    Collect,
-    Evaluate,
-    Evaluated,
-    Event,
-    Followed,
-    Leave,
-    Left,
-    Message,
-    NodeExited,
-    Noted,
-    Ready,
-    RolloutOrder,
-    RolloutReady,
-    Save,
-    Saved,
-    Snapshot,
-    SnapshotTaken,
-    Train,
-    Trained,
-    Transform,
-    Transformed,
-)
-from fast_core.messages.launching import (
-    Asked,
-    CheckpointWritten,
-    CommitCheckpoint,
-    EndRun,
-    LauncherEvent,
-    Respawn,
-    Retire,
-    Tell,
-    Tick,
-    Told,
-)
+from fast_core import messages
+from fast_core.messages import launching
 from fast_core.scheduler import CALLBACKS, LAUNCHER, Budget, Scheduler, SchedulerSettings, Send
 from tests.scheduler.audit import Audit
 
 STREAM = "stream"
 
 Task = (
-    RolloutOrder
-    | Transform
-    | Train
-    | Leave
-    | Snapshot
-    | Evaluate
-    | Change
-    | Save
-    | CommitCheckpoint
-    | Tell
-    | Respawn
-    | Retire
+    messages.RolloutOrder
+    | messages.Transform
+    | messages.Train
+    | messages.Leave
+    | messages.Snapshot
+    | messages.Evaluate
+    | messages.Change
+    | messages.Save
+    | launching.CommitCheckpoint
+    | launching.Tell
+    | launching.Respawn
+    | launching.Retire
 )
 
 
@@ -137,7 +101,7 @@ class Cut(NamedTuple):
 class Checkpoint(NamedTuple):
     """A committed checkpoint, the books at its cut, and how much had been sent by then."""
 
-    commit: CommitCheckpoint
+    commit: launching.CommitCheckpoint
     audit: Audit
     sent: int
 
@@ -169,7 +133,7 @@ class World:
         oldest_weights: bool = False,
         skipped: Callable[[int], int] = lambda ticket: 0,
         score: Callable[[int], float] = lambda version: 0.0,
-        asks: Callable[[Tell], tuple[Asked, ...]] = lambda tell: (),
+        asks: Callable[[launching.Tell], tuple[launching.Asked, ...]] = lambda tell: (),
         metrics: Callable[[int], dict[str, float]] = lambda lag: {},
     ):
         self.settings = settings
@@ -201,15 +165,15 @@ class World:
         self.touched: list[str] = []
         self.log: list[Send] = []
         self.checkpoints: list[Checkpoint] = []
-        self.changes: list[Change] = []
+        self.changes: list[messages.Change] = []
 
     @property
-    def ended(self) -> EndRun | None:
+    def ended(self) -> launching.EndRun | None:
         """How the run ended, None while it goes on."""
         return self.audit.ended
 
     @property
-    def end(self) -> EndRun:
+    def end(self) -> launching.EndRun:
         """The same of one that has ended."""
         assert self.ended is not None
         return self.ended
@@ -221,10 +185,10 @@ class World:
     def make_ready(self) -> Self:
         """This one, with every node up."""
         for pid, node in enumerate(self.settings.nodes):
-            self.deliver(Ready(node, pid))
+            self.deliver(messages.Ready(node, pid))
         return self
 
-    def deliver(self, event: Event | LauncherEvent) -> list[Send]:
+    def deliver(self, event: messages.Event | launching.LauncherEvent) -> list[Send]:
         """Hand an event to the scheduler and its commands to the nodes."""
         self.audit.event(event)
         sends = self.scheduler.handle(event, self.now_s)
@@ -233,34 +197,41 @@ class World:
         self.log.extend(sends)
         for node, command in sends:
             self._route(node, command)
-        for command in {command for _, command in sends if isinstance(command, Save)}:
+        for command in {command for _, command in sends if isinstance(command, messages.Save)}:
             books = deepcopy(self.audit)
             self.cuts[command.checkpoint] = Cut(books, self.version, self.env_steps, len(self.log))
         return sends
 
     def _route(self, node: str, command: object) -> None:
         match command:
-            case Collect():
+            case messages.Collect():
                 self.inbox[node].extend(command.rollouts)
-            case CommitCheckpoint():
+            case launching.CommitCheckpoint():
                 cut = self.cuts[command.checkpoint]
                 assert (command.version, command.env_steps) == (cut.version, cut.env_steps)
                 self.checkpoints.append(Checkpoint(command, cut.audit, cut.sent))
                 self.inbox[node].append(command)
-            case Tell():
+            case launching.Tell():
                 node = CALLBACKS
                 self.inbox[node].append(command)
-            case Respawn():
+            case launching.Respawn():
                 node = command.node
                 assert not self.inbox[node] and node not in self.busy, "two processes of one node"
                 self.inbox[node].append(command)
-            case Retire():
+            case launching.Retire():
                 node = command.node
                 self.inbox[node].append(command)
-            case Change():
+            case messages.Change():
                 self.changes.append(command)
                 self.inbox[node].append(command)
-            case Transform() | Train() | Leave() | Snapshot() | Evaluate() | Save():
+            case (
+                messages.Transform()
+                | messages.Train()
+                | messages.Leave()
+                | messages.Snapshot()
+                | messages.Evaluate()
+                | messages.Save()
+            ):
                 self.inbox[node].append(command)
             case _:
                 return
@@ -276,13 +247,13 @@ class World:
             return False
         task = self.inbox[node][0]
         waits = self.settings.replay is not None and node == self.settings.optimizer
-        return not (waits and isinstance(task, Train) and task.ticket >= self.drawn)
+        return not (waits and isinstance(task, messages.Train) and task.ticket >= self.drawn)
 
     def start(self, node: str) -> Task:
         """Let a node take its next command."""
         task = self.inbox[node].popleft()
         version = self.version
-        if isinstance(task, RolloutOrder):
+        if isinstance(task, messages.RolloutOrder):
             assert version >= task.min_version, "weights are waited for that can't come"
             version = task.min_version if self.oldest_weights else version
         self.busy[node] = (task, version)
@@ -299,7 +270,7 @@ class World:
         for each in (node, STREAM) if node == self.settings.replay else (node,):
             self.inbox[each].clear()
             self.busy.pop(each, None)
-        return self.deliver(NodeExited(node, "killed by SIGKILL", reaped=True))
+        return self.deliver(messages.NodeExited(node, "killed by SIGKILL", reaped=True))
 
     def finish(self, node: str) -> list[Send]:
         """Let a node complete what it does."""
@@ -307,18 +278,18 @@ class World:
         self.rested_s = self.now_s
         if (node, name_of(task)) in self.forgets:
             return []
-        if node == self.settings.replay and isinstance(task, Train):
+        if node == self.settings.replay and isinstance(task, messages.Train):
             if task.ticket < self.drawn:  # by the node that died
                 return []
             assert task.ticket == self.drawn
             self.drawn += 1
             self.touched.append(self.settings.optimizer)
             return []
-        if node == self.settings.replay and isinstance(task, Save):
+        if node == self.settings.replay and isinstance(task, messages.Save):
             self.inbox[STREAM] = deque([task])  # what it still writes of another is given up
             self.busy.pop(STREAM, None)
             self.touched.append(STREAM)
-            return self.deliver(Noted(node, task.checkpoint))
+            return self.deliver(messages.Noted(node, task.checkpoint))
         return self.deliver(self._result(node, task, version))
 
     def do(self, node: str) -> list[Send]:
@@ -331,40 +302,44 @@ class World:
         """Since when no node has done anything; None if one does."""
         return None if self.busy else self.rested_s
 
-    def _result(self, node: str, task: Task, version: int) -> Event | LauncherEvent:
+    def _result(
+        self, node: str, task: Task, version: int
+    ) -> messages.Event | launching.LauncherEvent:
         match task:
-            case RolloutOrder():
+            case messages.RolloutOrder():
                 return rollout_ready(node, task, version)
-            case Transform():
-                return Transformed(node, task.rollout)
-            case Train() if node in self.settings.followers:
-                return Followed(node, task.ticket)
-            case Train():
+            case messages.Transform():
+                return messages.Transformed(node, task.rollout)
+            case messages.Train() if node in self.settings.followers:
+                return messages.Followed(node, task.ticket)
+            case messages.Train():
                 return self._trained(node, task)
-            case Leave(shard):
-                return Left(node, shard)
-            case Snapshot():
-                return SnapshotTaken(node, task.request, self.version, self.env_steps)
-            case Evaluate():
+            case messages.Leave(shard):
+                return messages.Left(node, shard)
+            case messages.Snapshot():
+                return messages.SnapshotTaken(node, task.request, self.version, self.env_steps)
+            case messages.Evaluate():
                 returns = (self.score(task.version),) * task.episodes
                 lengths = (1,) * task.episodes
-                return Evaluated(node, task.request, task.version, task.env_steps, returns, lengths)
-            case Save():
+                return messages.Evaluated(
+                    node, task.request, task.version, task.env_steps, returns, lengths
+                )
+            case messages.Save():
                 name = node if node != STREAM else self.settings.replay
                 assert name is not None
-                return Saved(name, task.checkpoint, (f"{name}.bin",))
-            case CommitCheckpoint():
-                return CheckpointWritten(task.checkpoint)
-            case Change(number):
-                return Changed(node, number)
-            case Respawn():
-                return Ready(node, 0)
-            case Retire():
-                return NodeExited(node, "", reaped=True)
-            case Tell(moment):
-                return Told(moment, self.asks(task))
+                return messages.Saved(name, task.checkpoint, (f"{name}.bin",))
+            case launching.CommitCheckpoint():
+                return launching.CheckpointWritten(task.checkpoint)
+            case messages.Change(number):
+                return messages.Changed(node, number)
+            case launching.Respawn():
+                return messages.Ready(node, 0)
+            case launching.Retire():
+                return messages.NodeExited(node, "", reaped=True)
+            case launching.Tell(moment):
+                return launching.Told(moment, self.asks(task))
 
-    def _trained(self, node: str, task: Train) -> Trained:
+    def _trained(self, node: str, task: messages.Train) -> messages.Trained:
         most = task.granted if self.settings.replay is None else task.granted // 2
         skipped = min(self.skipped(task.ticket), most)
         updates = task.granted - skipped
@@ -373,27 +348,29 @@ class World:
         self.env_steps += self.settings.rows_per_ticket
         lag = self.version - 1 - min(versions) if updates else 0
         told = self.metrics(lag)
-        return Trained(node, task.ticket, self.version, updates, skipped, float(lag), lag, told)
+        return messages.Trained(
+            node, task.ticket, self.version, updates, skipped, float(lag), lag, told
+        )
 
 
 def name_of(task: Task) -> str:
     """What a task is, with the shard and the number of its rollout where it is of one."""
     match task:
-        case RolloutOrder():
+        case messages.RolloutOrder():
             return f"RolloutOrder {task.shard}.{task.rollout_id}"
-        case Transform(rollout=ref):
+        case messages.Transform(rollout=ref):
             return f"Transform {ref.shard}.{ref.rollout_id}"
-        case Train():
+        case messages.Train():
             return f"Train {task.ticket}"
     return type(task).__name__
 
 
 def rollout_ready(
-    node: str, order: RolloutOrder, version: int, returns: tuple[float, ...] = (1.0,)
-) -> RolloutReady:
+    node: str, order: messages.RolloutOrder, version: int, returns: tuple[float, ...] = (1.0,)
+) -> messages.RolloutReady:
     """The report of an env node that did what it was told."""
     lengths = tuple(10 for _ in returns)
-    return RolloutReady(
+    return messages.RolloutReady(
         node,
         order.shard,
         order.incarnation,
@@ -410,13 +387,13 @@ def duration(seed: int, node: str, task: Task, scale: dict[type, int]) -> int:
     """Whole virtual milliseconds a task takes: a function of what it is, not of when it runs."""
     name = f"{seed}/{node}/{type(task).__name__}"
     match task:
-        case RolloutOrder():
+        case messages.RolloutOrder():
             name += f"/{task.shard}/{task.rollout_id}"
-        case Transform():
+        case messages.Transform():
             name += f"/{task.rollout.shard}/{task.rollout.rollout_id}"
-        case Train():
+        case messages.Train():
             name += f"/{task.ticket}"
-        case Evaluate():
+        case messages.Evaluate():
             name += f"/{task.version}"
         case _:
             pass
@@ -430,9 +407,9 @@ def simulate(
     seed: int = 0,
     scale_ms: dict[type, int] | None = None,
     limit_s: float = 1e7,
-    events: list[tuple[float, LauncherEvent | Callable[[], object]]] | None = None,
+    events: list[tuple[float, launching.LauncherEvent | Callable[[], object]]] | None = None,
     lasts_ms: Callable[[str, Task], int | None] = lambda node, task: None,
-) -> EndRun:
+) -> launching.EndRun:
     """Run to the end in virtual time.
 
     Args:
@@ -446,7 +423,9 @@ def simulate(
     Raises:
         AssertionError: Nothing can happen any more and the run has not ended, or the limit passed.
     """
-    scale = {RolloutOrder: 1000, Train: 500, Evaluate: 3000} | (scale_ms or {})
+    scale = {messages.RolloutOrder: 1000, messages.Train: 500, messages.Evaluate: 3000} | (
+        scale_ms or {}
+    )
     heap: list[tuple[int, int, str]] = []
     serial = 0
     outside = deque(sorted(events or [], key=lambda pair: pair[0]))
@@ -469,7 +448,7 @@ def simulate(
         world.now_s = max(now_s, world.now_s)
         if outside and now_s == other_s:
             event = outside.popleft()[1]
-            if isinstance(event, Message):
+            if isinstance(event, messages.Message):
                 world.deliver(event)
             else:
                 event()
@@ -479,7 +458,7 @@ def simulate(
                 world.finish(node)
             world.touched.append(node)
         else:
-            world.deliver(Tick(world.idle_since_s))
+            world.deliver(launching.Tick(world.idle_since_s))
     return world.ended
 
 
@@ -488,16 +467,16 @@ def work_of(sends: list[Send]) -> list[tuple[str, str]]:
     kept = []
     for node, command in sends:
         match command:
-            case Assign():
+            case messages.Assign():
                 continue
-            case Collect():
+            case messages.Collect():
                 orders = [(o.shard, o.slot, o.rollout_id, o.ticket) for o in command.rollouts]
                 kept.append((node, f"collect {orders}"))
-            case Train():
+            case messages.Train():
                 refs = [(r.shard, r.slot, r.rollout_id) for r in command.rollouts]
                 which = f"{command.ticket} {refs} {command.env_steps} {command.granted}"
                 kept.append((node, f"train {which} {command.oldest_version}"))
-            case Snapshot() | Evaluate() | Save() | EndRun():
+            case messages.Snapshot() | messages.Evaluate() | messages.Save() | launching.EndRun():
                 kept.append((node, repr(command)))
             case _:
                 continue
