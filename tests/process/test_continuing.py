@@ -170,12 +170,20 @@ def test_error_text_that_is_no_unicode_is_shown_all_the_same(workplace: Workplac
     assert r"caf\udce9" in launched.screen.splitlines()[-1], launched.screen
 
 
-def test_run_whose_memory_does_not_fit_is_refused_with_the_arithmetic(workplace: Workplace) -> None:
+LARGE = [
+    (CARTPOLE, "rollout.steps=400000000", "rollouts"),
+    (SAC, "replay.capacity=1000000000000", "replay"),
+]
+
+
+@pytest.mark.parametrize(("config", "large", "part"), LARGE, ids=["rollouts", "replay"])
+def test_run_whose_memory_does_not_fit_is_refused_with_the_arithmetic(
+    workplace: Workplace, config: dict[str, Any], large: str, part: str
+) -> None:
     """SHM-02, FT-11: before any node has begun."""
-    launched = workplace.launch("rollout.steps=400000000", config=CARTPOLE).ends(2)
-    last = launched.screen.splitlines()[-1]
-    assert "GiB" in last and "rollouts" in last and "rollout.steps" in last
-    launched.assert_gone()
+    last = workplace.launch(large, config=config).ends(2).screen.splitlines()[-1]
+    assert "GiB" in last and f"In MiB: {part} " in last, last
+    assert large.partition("=")[0] in last
 
 
 def test_run_without_a_standard_output_trains(workplace: Workplace) -> None:

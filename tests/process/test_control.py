@@ -29,7 +29,7 @@ pytestmark = pytest.mark.process
 
 def said(workplace: Workplace, launched: Launched, *arguments: str, status: int = 0) -> str:
     """What a command of `fastloop` says in the same folder, once it has ended so."""
-    done = workplace.start(["-m", "fast_core.tools.cli", *arguments], home=launched.home)
+    done = workplace.fastloop(arguments, launched.home)
     assert done.wait() == status, done.screen
     return done.screen.strip()
 

@@ -59,8 +59,9 @@ def test_evaluating_elsewhere_changes_no_bit_of_training_and_goes_on_after_a_res
     told = read_lines(beside.run / "told.txt")
     assert told and all(each == {"short": [10, 10], "same": [100, 100]} for each in told)
     assert "best in short" in resumed.screen and "best in same" in resumed.screen
-    arguments = ["-m", "fast_core.tools.cli", "eval", str(beside.run), "--checkpoint", "best-short"]
-    played = workplace.start(arguments, home=beside.home).done()
+    played = workplace.fastloop(
+        ["eval", str(beside.run), "--checkpoint", "best-short"], beside.home
+    ).done()
     assert json.loads(played.screen.splitlines()[-1])["policy"] == "best-short"
     for run in (alone, beside, resumed):
         run.assert_gone()

@@ -108,22 +108,21 @@ def test_nodes_that_make_many_slow_environments_have_their_time(workplace: Workp
     workplace.toy("", *five, "supervision.start_timeout_s=5", made_s=1.2).ends()
 
 
-def test_constructor_that_hangs_runs_into_the_start_timeout(workplace: Workplace) -> None:
-    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=0).ends(
-        1
-    )
-    assert "was not made, reset and stepped within 3 s" in last_line(launched)
-    assert "in _fail_while_made" in launched.screen
+HANGS = [
+    (0, ["was not made, reset and stepped within 3 s"]),
+    (1, ["missing: env-", "First cause: node 'env-"]),  # it never gets ready
+]
 
 
-@pytest.mark.slow
-def test_node_that_never_gets_ready_runs_into_the_start_timeout(workplace: Workplace) -> None:
-    launched = workplace.toy("constructor sleep", "supervision.start_timeout_s=3", process=1).ends(
-        1
-    )
-    assert "missing: env-" in last_line(launched)
-    assert "First cause: node 'env-" in launched.screen
-    assert "in _fail_while_made" in launched.screen
+@pytest.mark.parametrize(("process", "says"), slow_but(HANGS[:1], HANGS))
+def test_constructor_that_hangs_runs_into_the_start_timeout(
+    workplace: Workplace, process: int, says: list[str]
+) -> None:
+    limit = "supervision.start_timeout_s=3"
+    launched = workplace.toy("constructor sleep", limit, process=process).ends(1)
+    assert says[0] in last_line(launched)
+    for words in [*says, "in _fail_while_made"]:
+        assert words in launched.screen
 
 
 # --- environments are closed ---------------------------------------------------------------------

@@ -39,8 +39,7 @@ def talked(workplace: Workplace) -> Launched:
 
 
 def evaluate(workplace: Workplace, launched: Launched, *options: str) -> Launched:
-    arguments = ["-m", "fast_core.tools.cli", "eval", str(launched.run), *options]
-    evaluated = workplace.start(arguments, home=launched.home).done()
+    evaluated = workplace.fastloop(["eval", str(launched.run), *options], launched.home).done()
     return evaluated
 
 

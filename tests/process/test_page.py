@@ -153,5 +153,4 @@ def test_run_in_one_process_says_where_its_page_is(workplace: Workplace) -> None
 
 
 def watch(workplace: Workplace, launched: Launched, *options: str) -> Launched:
-    arguments = ["-m", "fast_core.tools.cli", "watch", str(launched.run), "--port", "0", *options]
-    return workplace.start(arguments, home=launched.home)
+    return workplace.fastloop(["watch", str(launched.run), "--port", "0", *options], launched.home)

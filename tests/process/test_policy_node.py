@@ -10,11 +10,10 @@ import pytest
 import yaml
 
 from tests.forms import slow_but
-from tests.process import handover_faults, slow_policy, test_recurrent, test_spaces
+from tests.process import handover_faults, slow_policy, test_spaces
 from tests.process.harness import TOY, Launched, Workplace, digests, eventually, read_lines
 from tests.process.test_control import said
 from tests.process.test_equality import ENVS, SHARDS, STEPS, TASKS, finished
-from tests.process.test_resume import TICKETS, config, kill_after
 
 pytestmark = pytest.mark.process
 
@@ -50,10 +49,7 @@ def test_processes_equal_inline_bit_for_bit(
     assert finished(launched) == reference
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["dict with mask, several choices", "nested dict and tuple", "stacked frames"]
-)
+@pytest.mark.parametrize("name", slow_but(["stacked frames"], test_spaces.ELSEWHERE))
 def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> None:
     """With one group the batches are those of a policy beside the environments."""
     task = test_spaces.TASKS[name]
@@ -61,26 +57,6 @@ def test_every_kind_of_space_is_handed_over(workplace: Workplace, name: str) -> 
     assert test_spaces.finished(workplace.launch(NODE, config=task)) == inline
     beside = test_spaces.finished(workplace.launch(config=task))
     assert test_spaces.finished(workplace.launch(NODE, "policy.groups=1", config=task)) == beside
-
-
-@pytest.mark.slow
-def test_memory_of_a_recurrent_policy_is_handed_over(workplace: Workplace) -> None:
-    found = []
-    for given in (("policy.placement=env",), (NODE, "policy.groups=1")):
-        launched = workplace.launch(*given, config=test_recurrent.RECALL).done()
-        found.append(digests(launched.run))
-    assert len(found[0]) == test_recurrent.TICKETS
-    assert found[0] == found[1]
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_run_equals_the_run_never_stopped(workplace: Workplace) -> None:
-    given = config("discrete, normalised")
-    whole = workplace.launch(NODE, config=given).done()
-    cut = workplace.launch(NODE, "diagnostics.delay_ms=8", config=given)
-    kill_after(cut, TICKETS // 2)
-    resumed = workplace.resume(cut, "nodes.policy.count=2").done()
-    assert digests(resumed.run) == digests(whole.run)
 
 
 def test_asynchronous_run_with_shared_passes_trains_to_its_end(workplace: Workplace) -> None:

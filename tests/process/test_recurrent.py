@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.process import harness
-from tests.process.harness import BARE, Launched, Workplace, digests, read_lines
+from tests.process.harness import BARE, Launched, Workplace, read_lines
 
 pytestmark = pytest.mark.process
 
@@ -76,25 +76,9 @@ finished = partial(harness.finished, tickets=TICKETS)
 def test_recurrent_processes_equal_inline_bit_for_bit(
     workplace: Workplace, cell: str, placement: str
 ) -> None:
-    """`test_policy_node` has the other cell with policies beside the environments."""
-    given = (f"algorithm.recurrent={cell}", f"policy.placement={placement}")
-    reference = finished(workplace.launch(*given, "mode=inline", config=RECALL))
-    launched = workplace.launch(
-        *given, "nodes.env.count=3", "diagnostics.delay_ms=3", config=RECALL
-    )
+    """A policy node passes memories on: with one group it gets the same batches."""
+    recurrent = f"algorithm.recurrent={cell}"
+    reference = finished(workplace.launch(recurrent, "mode=inline", config=RECALL))
+    given = (f"policy={{placement: {placement}, groups: 1}}", "nodes.env.count=3")
+    launched = workplace.launch(recurrent, *given, "diagnostics.delay_ms=3", config=RECALL)
     assert finished(launched) == reference
-
-
-@pytest.mark.slow
-def test_recurrent_run_resumed_equals_the_run_never_stopped(workplace: Workplace) -> None:
-    # 13 tickets of 8 steps end within an episode of 5: what is remembered is in the checkpoint
-    half = 13
-    whole = finished(workplace.launch(config=RECALL))
-    first = workplace.launch(
-        "checkpoint.at_end=true", f"stop.env_steps={half * 4 * 2 * 8}", config=RECALL
-    ).done()
-    second = workplace.resume(first, f"stop={{env_steps: {TICKETS * 4 * 2 * 8}}}").done()
-    resumed = digests(second.run)
-    assert {ticket: resumed[ticket] for ticket in range(half, TICKETS)} == {
-        ticket: whole[ticket] for ticket in range(half, TICKETS)
-    }

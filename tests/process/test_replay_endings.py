@@ -11,7 +11,6 @@ import pytest
 from tests.forms import slow_but
 from tests.process.harness import Workplace, eventually
 from tests.process.replay_runs import (
-    CONTINUOUS,
     DISCRETE,
     ROWS,
     TICKETS,
@@ -112,14 +111,6 @@ def test_descriptors_and_mappings_stay_constant(workplace: Workplace) -> None:
 
 
 # --- what can't be, and what must not matter -----------------------------------------------------
-
-
-def test_replay_that_does_not_fit_is_refused_with_the_arithmetic(workplace: Workplace) -> None:
-    launched = workplace.launch("replay.capacity=1000000000000", config=CONTINUOUS).ends(2)
-    assert "Traceback" not in launched.screen
-    assert "In MiB: priorities " in launched.screen  # rows as small as these weigh less
-    assert "replay.capacity" in launched.screen
-    assert "started" not in launched.screen
 
 
 def test_priorities_that_can_not_be_are_refused_and_counted(workplace: Workplace) -> None:

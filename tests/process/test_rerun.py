@@ -37,8 +37,7 @@ REPLAY: dict[str, Any] = {
 
 
 def rerun(workplace: Workplace, recorded: Launched, *options: str, run: Path) -> Launched:
-    arguments = ["-m", "fast_core.tools.cli", "rerun", str(run), *options]
-    return workplace.start(arguments, home=recorded.home)
+    return workplace.fastloop(["rerun", str(run), *options], recorded.home)
 
 
 def rerun_of(run: Path) -> Path:

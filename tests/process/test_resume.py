@@ -42,9 +42,16 @@ PRICED["algorithm"] = {
 }
 OWN = task("CartPole-v1")
 OWN["algorithm"] |= {"name": "examples.a2c:A2CConfig", "recurrent": "gru"}
-CASES = {**TASKS, "cut without reward": UNREWARDED, "priced": PRICED, "own loss": OWN}
-# The choices of the second one are discrete.
-RESUMED = ("continuous, normalised", "own loss", "cut without reward", "priced")
+SERVED = TASKS["discrete, normalised"] | {"policy": {"placement": "node"}}
+CASES = {
+    **TASKS,
+    "cut without reward": UNREWARDED,
+    "priced": PRICED,
+    "own loss": OWN,
+    "policy node": SERVED,
+}
+# The choices of the second one are discrete, and its policy remembers.
+RESUMED = ("continuous, normalised", "own loss", "cut without reward", "priced", "policy node")
 
 
 def config(name: str, **changes: Any) -> dict[str, Any]:
@@ -140,8 +147,7 @@ def finished(whole: Path, workplace: Workplace) -> Path:
 
 
 def go_on(workplace: Workplace, run: Path, *overrides: str) -> Launched:
-    arguments = ["-m", "fast_core.tools.cli", "resume", str(run), *overrides]
-    return workplace.start(arguments, home=run.parents[2])
+    return workplace.fastloop(["resume", str(run), *overrides], run.parents[2])
 
 
 @pytest.mark.parametrize("name", slow_but(RESUMED[:1], RESUMED))

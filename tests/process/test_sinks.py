@@ -31,9 +31,10 @@ def told(workplace: Workplace, *sinks: object, **metrics: object) -> Launched:
 
 
 def go_on(workplace: Workplace, launched: Launched, *overrides: str) -> Launched:
-    arguments = ["-m", "fast_core.tools.cli", "resume", str(launched.run), *overrides]
     environment = {"HOME": str(launched.home), "WANDB_MODE": "offline"}
-    return workplace.start(arguments, home=launched.home, environment=environment)
+    return workplace.fastloop(
+        ["resume", str(launched.run), *overrides], launched.home, environment=environment
+    )
 
 
 @pytest.mark.slow

@@ -101,15 +101,6 @@ def test_processes_equal_inline_bit_for_bit(workplace: Workplace, name: str) -> 
     assert finished(launched) == reference
 
 
-def test_policy_nodes_equal_inline_bit_for_bit(workplace: Workplace) -> None:
-    """`test_policy_node` has other kinds of spaces."""
-    given = ("policy.placement=node", "policy.groups=2")
-    task = TASKS["stacked frames"]
-    reference = finished(workplace.launch("mode=inline", *given, config=task))
-    launched = workplace.launch("nodes.env.count=2", *given, config=task)
-    assert finished(launched) == reference
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["mask in the info", "stacked frames", "a game in words", "TextWorld"]

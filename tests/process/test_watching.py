@@ -30,8 +30,9 @@ def trained(workplace: Workplace) -> Launched:
 
 
 def command(workplace: Workplace, trained: Launched, *words: str) -> Launched:
-    arguments = ["-m", "fast_core.tools.cli", words[0], str(trained.run), *words[1:]]
-    return workplace.start(arguments, home=trained.home, environment=UNSEEN)
+    return workplace.fastloop(
+        [words[0], str(trained.run), *words[1:]], trained.home, environment=UNSEEN
+    )
 
 
 def test_video_is_written_and_the_mean_is_that_without(

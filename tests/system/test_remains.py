@@ -103,29 +103,23 @@ def test_folder_of_a_living_run_stays(place: Path) -> None:
     assert list(remains.folders()) == [(str(path), me())]
 
 
-def test_folder_of_another_machine_stays(place: Path) -> None:
-    path = folder_of(place, the_dead()._replace(machine="other"))
+def test_folders_of_which_it_is_not_proven_stay(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That their run is dead; a version without links made its folder and then what is in it."""
+    folder_of(place, the_dead()._replace(machine="other"), "fastloop-0000000d")
+    for name in ("fastloop-0000000e", "fastloop-0000000f"):
+        (place / name).mkdir()
+    (place / "fastloop-0000000f" / "something").touch()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (place / "fastloop-0000000a").symlink_to(folder_of(elsewhere, the_dead()))
+    before = {*place.rglob("*")}
     assert remains.reclaim() == []
-    assert path.exists()
-
-
-def test_folder_of_another_user_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = folder_of(place, the_dead())
-    other = os.getuid() + 1
-    monkeypatch.setattr(os, "getuid", lambda: other)
-    assert remains.reclaim() == []
-    assert path.exists()
-
-
-def test_folder_that_does_not_say_whose_it_is_stays_even_if_it_is_empty(place: Path) -> None:
-    """A version without links makes its folder so, and puts its sockets in a moment later."""
-    full, empty = place / "fastloop-0000000f", place / "fastloop-0000000e"
-    full.mkdir()
-    (full / "something").touch()
-    empty.mkdir()
-    assert remains.reclaim() == []
-    assert full.exists()
-    assert empty.exists()
+    others, me = folder_of(place, the_dead()), os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    assert remains.reclaim() == [] and others.exists(), "another user's"
+    assert {*place.rglob("*")} > before
 
 
 def test_folder_never_has_its_name_without_its_link(
@@ -158,15 +152,6 @@ def test_folder_that_a_death_left_half_made_goes(place: Path, link: bool) -> Non
         (unnamed / "owner").symlink_to(str(the_dead()))
     remains.reclaim()
     assert os.listdir(place) == []
-
-
-def test_link_to_a_folder_is_no_folder_of_a_run(place: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    target = folder_of(elsewhere, the_dead())
-    (place / "fastloop-0000000a").symlink_to(target)
-    assert remains.reclaim() == []
-    assert target.exists()
 
 
 def test_maker_begins_anew_when_its_empty_folder_is_removed(
