@@ -11,13 +11,12 @@ from fast_core.algorithm import LearnerSetup
 from fast_core.algos.nets.networks import F32, NetworkShape
 from fast_core.algos.nets.observations import I64
 from fast_core.algos.nets_torch.networks import Rows, action_log_prob
-from fast_core.algos.nets_torch.staging import Staging
 from fast_core.algos.nets_torch.tables import TorchTable
 from fast_core.algos.rollouts.config import ActorCriticConfig
 from fast_core.algos.rollouts.core import Columns
 from fast_core.algos.rollouts.merged import MergedRollout
 from fast_core.algos.rollouts.sequences import Minibatches, Sequences
-from fast_core.algos.rollouts.torch_core import IMAGE_CHUNK, Objective, TorchCore
+from fast_core.algos.rollouts.torch_core import Objective, TorchCore
 
 
 class RecurrentTorchCore(TorchCore):
@@ -30,9 +29,8 @@ class RecurrentTorchCore(TorchCore):
         parameters: F32,
         setup: LearnerSetup,
         objective: Objective,
-        staging: Staging | None = None,
     ) -> None:
-        super().__init__(settings, shape, parameters, setup, objective, staging)
+        super().__init__(settings, shape, parameters, setup, objective)
         assert shape.memory is not None, "the network has a memory"
         self._size = shape.memory.size
         if setup.compile and self._network.memory is not None:
@@ -58,8 +56,8 @@ class RecurrentTorchCore(TorchCore):
 
     def _all_hidden(self, sequences: Sequences) -> Tensor:
         network, leaves = self._network, self._leaves
-        assert network.memory is not None
-        features = self._all_features()
+        assert network.memory is not None and self._table is not None, "observe comes first"
+        features = torch.cat(list(self._features(0, len(self._table))))
         grid, final = features[: sequences.keep.size], features[sequences.keep.size :]
         keep, state = self._upload(sequences.keep), self._upload(sequences.state)
         states = network.memory.states(leaves, grid.view(*keep.shape, -1), state, keep)
@@ -82,20 +80,6 @@ class RecurrentTorchCore(TorchCore):
                 self._shape, self._leaves, output, self._upload(action), mask
             )
         return log_probs.cpu().numpy(), values
-
-    def _all_features(self) -> Tensor:
-        """What the torso makes of every row: ``[R, features]``."""
-        table, torso = self._table, self._shape.torsos[0]
-        assert table is not None, "observe comes first"
-        chunk = IMAGE_CHUNK if self._shape.images else len(table)
-        return torch.cat(
-            [
-                self._network.features(
-                    self._leaves, torso, table.rows(at, min(at + chunk, len(table)))
-                )
-                for at in range(0, len(table), chunk)
-            ]
-        )
 
     def shuffle(self, order: I64) -> None:
         """Put the sequences into this order, each minibatch time-major."""

@@ -6,7 +6,7 @@ A loss says what is learned: PPO's (ppo/autograd.py), or that of a user's algori
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
@@ -178,16 +178,18 @@ class TorchCore:
 
     def values(self, start: int, stop: int, name: str = "value") -> F32:
         """Values of rows ``start`` to ``stop`` of the observations, by the head ``name``."""
-        assert self._table is not None, "observe comes first"
-        chunk = IMAGE_CHUNK if self._shape.images else max(1, stop - start)
-        torso, leaves = self._shape.torsos[-1], self._leaves
         with torch.no_grad():  # a user's module may keep what it makes for passes that learn
-            parts = []
-            for at in range(start, stop, chunk):
-                rows = self._table.rows(at, min(at + chunk, stop))
-                parts.append(self._judged(name, self._network.features(leaves, torso, rows)))
+            parts = [self._judged(name, each) for each in self._features(start, stop)]
             values: F32 = torch.cat(parts).cpu().numpy()
         return values
+
+    def _features(self, start: int, stop: int) -> Iterator[Tensor]:
+        """What the value's torso makes of these rows; of images, some at a time."""
+        assert self._table is not None, "observe comes first"
+        chunk = IMAGE_CHUNK if self._shape.images else max(1, stop - start)
+        for at in range(start, stop, chunk):
+            rows = self._table.rows(at, min(at + chunk, stop))
+            yield self._network.features(self._leaves, self._shape.torsos[-1], rows)
 
     def _judged(self, name: str, features: Tensor) -> Tensor:
         """Values ``[B]`` by a head from what the value's takes."""
