@@ -11,7 +11,7 @@ class Trees:
         cls,
         capacity: int,
         sizes: tuple[int, int, int],
-        constants: tuple[float, float, float, float, float, float, float],
+        constants: tuple[float, float, float, float, float, float, float, float],
         schedule: Values,
         /,
     ) -> Trees: ...

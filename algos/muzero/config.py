@@ -47,6 +47,10 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
             are best with Gumbel noise (Danihelka et al. 2022), which improves the policy with any
             number of simulations. puct: as everywhere below, with Dirichlet noise.
         considered: Actions that the root begins with, if it is gumbel.
+        c_scale: How much values weigh against the prior in a gumbel search.
+        least_span: Values are rescaled by the span of those that a node knows, or by this where
+            that is less. With the span of all returns (2 in a game that is won or lost, with
+            c_scale 1) small differences stay small.
         latent: Numbers of a latent state.
         hidden_sizes: Widths of the hidden layers of each of the three networks; null: 128.
         network: mlp: hidden layers only; images are flattened. nature_cnn and residual_cnn: those
@@ -82,6 +86,8 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
     simulations: Annotated[int, Meta(ge=1, le=MOST_SIMULATIONS)] = 16
     root: Root = "gumbel"
     considered: Count = 16
+    c_scale: Annotated[float, Meta(gt=0)] = 0.1
+    least_span: Annotated[float, Meta(gt=0)] = 0.01
     latent: Count = 64
     layer_norm: bool = False
     value_support: Categories = 20

@@ -39,6 +39,8 @@ class MuZeroPolicy:
             root=settings.root,
             two_players=settings.two_players,
             considered=settings.considered,
+            c_scale=settings.c_scale,
+            least_span=settings.least_span,
         )
 
     def load(self, parameters: Sequence[Array]) -> None:

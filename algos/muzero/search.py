@@ -35,7 +35,7 @@ Step = Callable[[Array, Array], tuple[Array, ...]]
 MOST_SIMULATIONS = 65_535  # nodes of a tree beside its root
 
 _Arguments = tuple[
-    tuple[int, int, int], tuple[float, float, float, float, float, float, float], I32
+    tuple[int, int, int], tuple[float, float, float, float, float, float, float, float], I32
 ]
 
 
@@ -73,6 +73,10 @@ class Search:
         considered: Actions that a Gumbel root tries, at most.
         c_visit: With how many visits values weigh as much as doubly ones do.
         c_scale: How much values weigh against logits.
+        least_span: What differences of values are divided by at least, so that those of rounding
+            are none; the authors of EfficientZero (arXiv:2111.00210) have as much in their code.
+            With the span of all values, 2 in a game that is won or lost, nothing is rescaled by
+            less, as in the papers' own board games.
         pb_c_base: From how many visits on PUCT explores more.
         pb_c_init: How much it explores.
         dirichlet_alpha: Of the noise of a PUCT root.
@@ -93,6 +97,7 @@ class Search:
         considered: int = 16,
         c_visit: float = 50.0,
         c_scale: float = 0.1,
+        least_span: float = 0.01,
         pb_c_base: float = 19_652.0,
         pb_c_init: float = 1.25,
         dirichlet_alpha: float = 0.3,
@@ -117,7 +122,7 @@ class Search:
         dirichlet = dirichlet_fraction, dirichlet_alpha
         self._arguments: _Arguments = (
             (actions, simulations, considered),
-            (continuation, c_visit, c_scale, pb_c_base, pb_c_init, *dirichlet),
+            (continuation, c_visit, c_scale, least_span, pb_c_base, pb_c_init, *dirichlet),
             np.array(schedule if considered else [], np.int32),
         )
         self._room: _Room | None = None

@@ -91,6 +91,7 @@ Rules drawn_rules() {
   rules.continuation = 2 * uniform() - 1;
   rules.visit_offset = 50;
   rules.value_scale = below(2) == 0 ? 0.1 : 1.0;
+  rules.least_span = below(2) == 0 ? 0.01 : 2.0;
   rules.exploration_base = 19652;
   rules.exploration = 1.25;
   rules.noise_share = 0.25;

@@ -81,10 +81,10 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
   Rules rules;
   long long capacity;
   PyObject* rows;
-  if (!PyArg_ParseTuple(args, "L(iii)(ddddddd)O:Trees", &capacity, &rules.actions,
+  if (!PyArg_ParseTuple(args, "L(iii)(dddddddd)O:Trees", &capacity, &rules.actions,
                         &rules.simulations, &rules.considered, &rules.continuation,
-                        &rules.visit_offset, &rules.value_scale, &rules.exploration_base,
-                        &rules.exploration, &rules.noise_share, &rules.noise_shape, &rows))
+                        &rules.visit_offset, &rules.value_scale, &rules.least_span,
+                        &rules.exploration_base, &rules.exploration, &rules.noise_share, &rules.noise_shape, &rows))
     return nullptr;
   Array schedule;
   if (!schedule.read<std::int32_t>(rows, static_cast<std::int64_t>(rules.scheduled())))

@@ -21,9 +21,6 @@
 namespace fastloop::search {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// What differences of values are divided by at least, so that rounding makes none; the authors of
-// EfficientZero (arXiv:2111.00210) have the same in their code.
-constexpr double kLeastSpan = 1e-2;
 constexpr double kLeastShare = 1e-300;  // of an action, so that no mean is one over nothing
 constexpr double kLeastExponent = -700.0;  // whose exponential is not 0
 constexpr double kNoShare = -1.0;  // in a row: of what was tried, or isn't allowed
@@ -34,6 +31,7 @@ struct Rules {
   std::int32_t considered;  // actions of a Gumbel root, at most; 0: the root is PUCT's
   double continuation;      // factor of the next node's value; negative where players take turns
   double visit_offset, value_scale;  // Danihelka et al. 2022: c_visit, c_scale
+  double least_span;                 // what differences of values are divided by at least
   double exploration_base, exploration;  // Schrittwieser et al. 2020: c_2, c_1
   double noise_share, noise_shape;  // of a PUCT root: share of Dirichlet's numbers, their alpha
 
@@ -363,7 +361,7 @@ class Trees {
       most = std::max(most, mixed);
     }
     const double scale = (rules_.visit_offset + most_visits) * rules_.value_scale;
-    return {mixed, most, scale / std::max(most - least, kLeastSpan)};
+    return {mixed, most, scale / std::max(most - least, rules_.least_span)};
   }
 
   // The improved policy of a node, times `all`: what a share not tried is multiplied with, and in
@@ -424,7 +422,7 @@ class Trees {
     const double visits = node.visits, base = rules_.exploration_base;
     const double factor =
         std::sqrt(visits) * (rules_.exploration + std::log((visits + base + 1.0) / base));
-    const double span = std::max(root.most - root.least, kLeastSpan);
+    const double span = std::max(root.most - root.least, rules_.least_span);
     Choice choice;
     for_children(b, node, [&](const Node& child) {
       choice.offer((child.q - root.least) / span + factor * child.share / (1 + child.visits),

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-LEAST_SPAN = 1e-2  # what differences of values are divided by at least
-
 Said = tuple[object, float, float, Sequence[float]]  # state, reward, value, logits
 
 
@@ -49,6 +47,7 @@ class PlainSearch:
     considered: int
     c_visit: float = 50.0
     c_scale: float = 0.1
+    least_span: float = 0.01
     pb_c_base: float = 19_652.0
     pb_c_init: float = 1.25
     dirichlet_alpha: float = 0.3
@@ -128,7 +127,7 @@ class PlainSearch:
         for a in node.logits:
             child = node.children.get(a)
             count = child.visits if child else 0
-            value = (self.q(child) - low) / max(high - low, LEAST_SPAN) if child else 0.0
+            value = (self.q(child) - low) / max(high - low, self.least_span) if child else 0.0
             factor = self.pb_c_init + math.log((total + self.pb_c_base + 1) / self.pb_c_base)
             scores[a] = value + prior[a] * math.sqrt(total) / (1 + count) * factor
         return first_best(scores)
@@ -146,7 +145,7 @@ class PlainSearch:
         full = {a: q.get(a, mixed) for a in node.logits}
         low, high = min(full.values()), max(full.values())
         scale = (self.c_visit + max(counts.values(), default=0)) * self.c_scale
-        return {a: scale * (v - low) / max(high - low, LEAST_SPAN) for a, v in full.items()}
+        return {a: scale * (v - low) / max(high - low, self.least_span) for a, v in full.items()}
 
     def improved(self, node: Node) -> dict[int, float]:
         """Equation 11."""

@@ -78,6 +78,7 @@ class Case:
     discount: float = 0.97
     considered: int = 16
     c_scale: float = 0.1
+    least_span: float = 0.01
 
     @property
     def latent(self) -> Any:
@@ -107,6 +108,7 @@ class Case:
             two_players=self.two_players,
             considered=self.considered,
             c_scale=self.c_scale,
+            least_span=self.least_span,
         )
 
     def run(self, search: Search, rows: slice = slice(None)) -> Found:
@@ -130,6 +132,7 @@ class Case:
             self.two_players,
             self.considered,
             c_scale=self.c_scale,
+            least_span=self.least_span,
         )
         inputs, latent = self.inputs, self.latent[row : row + 1]
         value, logits = float(inputs["value"][row]), inputs["logits"][row].tolist()
@@ -164,6 +167,7 @@ def drawn(seed: int) -> Case:
         discount=float(rng.choice([0.9, 0.997, 1.0])),
         considered=int(rng.choice([1, 4, 16])),
         c_scale=float(rng.choice([0.1, 1.0])),
+        least_span=float(rng.choice([0.01, 2.0])),
     )
 
 
