@@ -66,18 +66,3 @@ def test_command_that_nobody_consumes_is_explained(tmp_path: Path) -> None:
 def test_event_that_the_scheduler_does_not_take_is_explained() -> None:
     with pytest.raises(TopologyError, match="Babbling emits Record, but the scheduler does not"):
         check(frozenset(), [Babbling])
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("fast_core.nodes.collect.env:EnvNod", "has no 'EnvNod'. Did you mean 'EnvNode'"),
-        ("fast_core.nowhere:EnvNode", r"no module 'fast_core.nowhere'.*PYTHONPATH"),
-        ("fast_core.nodes.collect.env:Shard", "is not a subclass"),
-        ("fast_core.nodes.collect.env", "must look like 'package.module:Class'"),
-        ("fast_core.nodes.node:Node", "lacks handle"),
-    ],
-)
-def test_what_is_no_node_class_is_refused(path: str, text: str) -> None:
-    with pytest.raises(TopologyError, match=text):
-        node_class(path)

@@ -160,6 +160,8 @@ def test_declaration_that_is_no_set_of_messages_is_refused(
     ("node", "text"),
     [
         ("nowhere_at_all:Mine", r"nodes.extra\[0\].node 'nowhere_at_all:Mine' can't be imported"),
+        ("fast_core.nowhere:EnvNode", r"no module 'fast_core.nowhere'.*PYTHONPATH"),
+        ("fast_core.nodes.collect.regroup", "must look like 'package.module:Class'"),
         (f"{__name__}:Stagge", "Did you mean 'Stage'"),
         (f"{__name__}:News", "is not a subclass of fast_core.nodes.node.Node"),
         ("fast_core.nodes.rollout_stage:RolloutStage", "lacks transform"),

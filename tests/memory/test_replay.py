@@ -92,65 +92,6 @@ def test_every_valid_window_is_drawn_as_often(
     assert abs(chi - freedom) < 5 * math.sqrt(2 * freedom)
 
 
-def test_n_step_returns_mix_no_environments(memory: Memory) -> None:
-    """RB-10."""
-    log = new_log(memory, 100, 2)
-    rng, steps = np.random.default_rng(0), [0, 0]
-    flags = np.zeros(1, bool)
-    while min(steps) < 40:
-        env = int(rng.integers(2))
-        obs = np.full((1, 2), steps[env], np.float64)
-        action = np.array([env])
-        reward = np.array([(1, 10)[env]], np.float32)
-        log.append(obs, action, reward, flags, flags, first=env)
-        steps[env] += 1
-    arrays = new_reader(log, steps=3).arrays(500)
-    assert new_reader(log, steps=3).draw(arrays)
-    found = {(int(e), round(float(r), 2)) for e, r in zip(arrays.log, arrays.reward, strict=True)}
-    assert found == {(0, 2.71), (1, 27.1)}
-    assert (arrays.action == arrays.log).all()
-
-
-@pytest.mark.parametrize(("terminated", "discount"), [(True, 0.0), (False, 0.81)])
-def test_short_window_at_an_end_keeps_its_own_discount(
-    memory: Memory, terminated: bool, discount: float
-) -> None:
-    """RB-10: n = 3, but the episode ends after two steps."""
-    log = new_log(memory, 10, 1)
-    for step in range(2):
-        end = np.array([step == 1])
-        log.append(
-            np.full((1, 2), step, np.float64),
-            np.array([step]),
-            np.ones(1, np.float32),
-            end & terminated,
-            end & (not terminated),
-            np.full((1, 2), 77.0),
-        )
-    reader = new_reader(log, steps=3)
-    arrays = reader.arrays(50)
-    assert reader.draw(arrays)
-    of_first = arrays.row == 0
-    assert of_first.any() and not of_first.all()
-    assert arrays.reward[of_first] == pytest.approx(1.9)
-    assert arrays.discount[of_first] == pytest.approx(discount)
-    assert (arrays.next_obs == 77.0).all()
-
-
-@pytest.mark.parametrize("inserted", [5, 8, 9, 30])
-def test_the_open_row_is_never_drawn(memory: Memory, inserted: int) -> None:
-    """RB-12: before and after the log wraps."""
-    log = new_log(memory, 8, 1)
-    all_steps(log, range(inserted))
-    reader = new_reader(log)
-    arrays = reader.arrays(100_000)
-    assert reader.draw(arrays)
-    first = max(0, inserted - 8)
-    assert set(arrays.row.tolist()) == set(range(first, inserted - 1))
-    assert (arrays.obs[:, 0] == arrays.row).all()
-    assert (arrays.next_obs[:, 0] == arrays.row + 1).all()
-
-
 def test_nothing_valid_is_said_so(memory: Memory) -> None:
     log = new_log(memory, 8, 1)
     reader = new_reader(log, steps=3)

@@ -83,15 +83,6 @@ def new_slot(memory: Memory) -> tuple[EvaluationSlot, EvaluationSlot]:
     return EvaluationSlot.create(region, NBYTES), EvaluationSlot.attach(region, NBYTES)
 
 
-def test_snapshot_arrives_whole_with_its_version_and_steps(memory: Memory) -> None:
-    optimizer, evaluator = new_slot(memory)
-    target = payload(0)
-    optimizer.write(12, 4096, payload(3))
-    assert evaluator.held() == 12
-    assert evaluator.read_into(target) == (12, 4096)
-    assert target.tolist() == payload(3).tolist()
-
-
 def test_slot_is_not_reused_until_released(memory: Memory) -> None:
     optimizer, evaluator = new_slot(memory)
     optimizer.write(1, 10, payload(1))
