@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -72,6 +73,11 @@ class RecurrentSettings(ReplaySettings, frozen=True, kw_only=True):
     def uses_torch(self, *, device: str, compile: bool) -> bool:
         """Whether the learner surely imports torch."""
         return self.recurrent != "none" or super().uses_torch(device=device, compile=compile)
+
+    def identity(self) -> Mapping[str, object]:
+        """What replays keep of what was remembered."""
+        kept = {"cell": self.recurrent, "size": self.recurrent_size, "stored": self.stored_state}
+        return {"algorithm.recurrent": "none" if self.recurrent == "none" else kept}
 
     def replay(self) -> ReplaySpec:
         """Transitions, or as many rows in sequences."""

@@ -521,6 +521,10 @@ class Blueprint:
         """Optimizer steps that one ticket of ``rows`` rows grants."""
         raise NotImplementedError
 
+    def identity(self) -> Mapping[str, object]:
+        """By key what must be equal for a run to be resumed, because of what it has stored."""
+        return {}
+
     def replay(self) -> ReplaySpec:
         """What an optimizer step draws; for algorithms that learn from replay only."""
         raise NotImplementedError

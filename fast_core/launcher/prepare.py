@@ -263,6 +263,7 @@ def identity(config: RunConfig) -> dict[str, str]:
         },
         "environment.action_mask": config.environment.action_mask,
         "algorithm.name": config.algorithm.name,
+        **config.algorithm.identity(),
     }
     for part in parts_of(config, 0):
         values |= part.identity(config)

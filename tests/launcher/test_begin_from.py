@@ -18,6 +18,7 @@ from fast_core.monitor.checkpoint_files import LEARNER_FILE
 from fast_core.policy import start as policy_start
 from fast_core.policy.start import read_start
 from fast_core.system.state_file import load, pack, unpack
+from tests.forms import slow_but
 
 TASKS: dict[str, dict[str, Any]] = {
     "ppo": {
@@ -34,6 +35,10 @@ TASKS: dict[str, dict[str, Any]] = {
         "scheduler": {"replay_ratio": "1/4"},
         "stop": {"env_steps": 64},
     },
+}
+TASKS["sac that remembers"] = TASKS["sac"] | {
+    "algorithm": TASKS["sac"]["algorithm"]
+    | {"recurrent": "gru", "recurrent_size": 4, "sequence_length": 4, "burn_in": 2}
 }
 
 
@@ -66,7 +71,7 @@ def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return all((a["parameters"][name] == b["parameters"][name]).all() for name in a["parameters"])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", slow_but(["ppo", "sac"], TASKS))
 def test_it_needs_what_it_began_with_no_more(task: str, tmp_path: Path) -> None:
     first = run(tmp_path, task)
     whole = begun(tmp_path, task, first.directory, stop__env_steps=128)
@@ -80,7 +85,7 @@ def test_it_needs_what_it_began_with_no_more(task: str, tmp_path: Path) -> None:
     assert same(learner(again, 128), learner(whole, 128)), "launched again from its own copy"
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", slow_but(["ppo", "sac"], TASKS))
 def test_a_file_a_checkpoint_and_other_counts_will_do(task: str, tmp_path: Path) -> None:
     first = run(tmp_path, task)
     load_policy(first.directory).save(tmp_path / "p.policy")

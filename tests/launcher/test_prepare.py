@@ -167,6 +167,17 @@ def test_identity_is_what_results_depend_on() -> None:
     assert identity(make_config(nodes=NodesConfig(env=EnvNodesConfig(count=1)))) == base
 
 
+def test_what_replays_keep_of_memories_belongs_to_a_run() -> None:
+    def said(**changes: object) -> str | None:
+        return identity(make_config(algorithm=DQNConfig(**changes))).get("algorithm.recurrent")  # type: ignore[arg-type]
+
+    assert said() == said(recurrent_size=9) == '"none"'
+    kept = said(recurrent="gru")
+    assert kept not in ('"none"', said(recurrent="lstm"), said(recurrent="gru", recurrent_size=9))
+    assert kept == said(recurrent="gru", burn_in=3) != said(recurrent="gru", stored_state=False)
+    assert "algorithm.recurrent" not in identity(make_config())
+
+
 @pytest.mark.parametrize("given", [{"mode": "sync"}, {"enable_async_eval": False}])
 def test_scheduler_waits_for_evaluations_whichever_name_says_so(
     tmp_path: Path, given: dict[str, object]

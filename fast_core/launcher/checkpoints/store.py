@@ -30,7 +30,7 @@ from fast_core.system.durable import sync_directory, write_durably
 
 SCHEDULER_FILE = "scheduler.msgpack"
 # What a key stands for where a checkpoint is too old for it.
-BEFORE = {"environment.wrappers": "[]", "nodes.parts": "[]"}
+BEFORE = {"environment.wrappers": "[]", "nodes.parts": "[]", "algorithm.recurrent": '"none"'}
 _COPY_TRIES = 3
 _BAD, _PARTIAL = ".damaged", ".tmp"
 

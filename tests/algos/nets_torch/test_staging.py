@@ -16,6 +16,7 @@ from fast_core.algos.ppo.autograd import clipped_loss
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.algos.rollouts.torch_core import Objective, TorchCore
 from fast_core.algos.rollouts.torch_policy import TorchPolicy
+from fast_core.testing.samples import replayed
 from tests.algos.pixel_cases import pixel_batch, pixel_environment
 from tests.algos.replay_cases import (
     ALL,
@@ -245,6 +246,22 @@ def test_replay_learner_behind_staging_trains_as_the_plain_one(
     draw = make_batch if seen == "numbers" else pixel_batch
     plain, staged = replay_pair(name, environment, monkeypatch, **changes)
     batches = [draw(environment, seed=seed) for seed in range(4)]
+    for batch, later in zip(batches, [*batches[1:], None], strict=True):
+        if later is not None:
+            staged.prefetch(later)
+        ours, theirs = staged.update(batch), plain.update(batch)
+        np.testing.assert_allclose(ours.priority, theirs.priority, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(staged.networks(), plain.networks(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "seen"), [("sac", "numbers"), ("dqn", "stacked")])
+def test_sequences_behind_staging_train_as_plain_ones(lazy, monkeypatch, name, seen):
+    """Errors are of each batch's own sequences, though the next one is sent before they are."""
+    environment = environment_for(name) if seen == "numbers" else pixel_environment(name, seen)
+    given = {"recurrent": "gru", "recurrent_size": 4, "sequence_length": 4, "burn_in": 2}
+    plain, staged = replay_pair(name, environment, monkeypatch, **given)
+    batches = [replayed(plain.settings, environment, 5, seed) for seed in range(4)]
     for batch, later in zip(batches, [*batches[1:], None], strict=True):
         if later is not None:
             staged.prefetch(later)

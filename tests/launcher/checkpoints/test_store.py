@@ -183,11 +183,14 @@ def test_run_of_another_identity_does_not_go_on(store: CheckpointStore) -> None:
         check_identity(manifest, IDENTITY | {"seed": "1"}, path, "'config.yaml'")
 
 
-def test_checkpoint_from_before_there_were_wrappers_goes_on_without(store: CheckpointStore) -> None:
+@pytest.mark.parametrize(
+    ("key", "without"), [("environment.wrappers", "[]"), ("algorithm.recurrent", '"none"')]
+)
+def test_checkpoint_from_before_there_was_a_key_goes_on_without(
+    store: CheckpointStore, key: str, without: str
+) -> None:
     path = commit(store, 1)
     manifest = check(path)
-    check_identity(manifest, IDENTITY | {"environment.wrappers": "[]"}, path, "'config.yaml'")
-    with pytest.raises(
-        CheckpointError, match=r"environment\.wrappers must be as in the checkpoint"
-    ):
-        check_identity(manifest, IDENTITY | {"environment.wrappers": "[1]"}, path, "x.yaml")
+    check_identity(manifest, IDENTITY | {key: without}, path, "'config.yaml'")
+    with pytest.raises(CheckpointError, match=f"{key} must be as in the checkpoint"):
+        check_identity(manifest, IDENTITY | {key: "[1]"}, path, "x.yaml")
