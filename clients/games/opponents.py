@@ -93,7 +93,7 @@ def opponent_of(
     """
     if name is None:
         return None
-    if name in named:
+    if str(name) in named:
         return named[name]()
     if os.sep in str(name) or Path(str(name)).exists():
         return OfPolicy(Path(name), rules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -25,6 +25,7 @@ from fast_core.policy.file import (
     BareFile,
     Origin,
     PolicyFile,
+    best_name,
     best_policy_path,
     describe,
     read_policy,
@@ -62,7 +63,7 @@ def load_policy(
         device: Torch device.
         checkpoint: Which policy of a run: ``best``, ``best-NAME`` (in one of
             ``evaluation.environments``), ``newest`` or a name under ``checkpoints``; None takes the
-            best one if there is any, else the newest.
+            best one (that in ``evaluation.score_on``) if there is any, else the newest.
         seed: Of actions with ``deterministic=False``.
         nonfinite: What the policy does with NaN and infinity in observations: ``fail`` raises,
             ``act`` acts on what the network makes of them; see `Policy.__call__`.
@@ -163,7 +164,7 @@ def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:
             f"run {str(run.path)!r} keeps no best policy: none was evaluated, or "
             f"checkpoint.best is false. {_offer(run)}"
         )
-    if best := bests.get(BEST if checkpoint is None else checkpoint):
+    if best := bests.get(_best_of_all(run, bests) if checkpoint is None else checkpoint):
         found = read_policy(best)
         return found if isinstance(found, PolicyFile) else _explained(found, run)
     if checkpoint is None or checkpoint == NEWEST:
@@ -172,6 +173,21 @@ def _chosen(run: RunDirectory, checkpoint: str | None) -> PolicyFile:
     if name not in complete_names(run.checkpoints):
         raise CheckpointError(f"run {str(run.path)!r} has no checkpoint {name!r}. {_offer(run)}")
     return _of_checkpoint(run, name, name)
+
+
+def _best_of_all(run: RunDirectory, bests: Collection[str]) -> str:
+    """The name of the best policy, in the environment that the run's score is about."""
+    if len(bests) > 1:
+        # here, because it imports YAML, which a policy file does without
+        from fast_core.config import file as config_file
+        from fast_core.config import yaml_text
+
+        tree = yaml_text.parse(config_file.read_text(run.config), str(run.config)).tree
+        evaluation = tree.get("evaluation")
+        score_on = evaluation.get("score_on") if isinstance(evaluation, dict) else None
+        if (name := best_name(score_on)) in bests:
+            return name
+    return BEST
 
 
 def _bests(run: RunDirectory) -> dict[str, Path]:

@@ -16,6 +16,7 @@ from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import load_run_config
 from fast_core.monitor.run_directory import RunDirectory
 from fast_core.policy.evaluation import evaluate
+from fast_core.policy.file import best_policy_path
 from fast_core.policy.loading import run_config
 from fast_core.system.state_file import load, save
 from tests.launcher.trained_run import make_trained
@@ -81,3 +82,18 @@ def test_checkpoint_whose_digests_hold_but_whose_state_was_made_up_is_damaged(
     manifest.write_text(text.replace(f'"nbytes": {size}', f'"nbytes": {file.stat().st_size}'))
     with pytest.raises(CheckpointError, match="is none of its algorithm"):
         load_policy(checkpoint)
+
+
+def test_best_policy_is_that_where_the_score_counts(tmp_path: Path) -> None:
+    """What plays against itself wins the more, the worse it defends itself."""
+    run = make_trained(tmp_path, checkpoints=2)
+    for name in ("test", "other"):
+        load_policy(run.path, checkpoint="newest").save(best_policy_path(run.path, name))
+    assert load_policy(run.path).version == 7
+    text = run.config.read_text()
+    assert "score_on: null" in text
+    run.config.write_text(text.replace("score_on: null", "score_on: test"))
+    assert load_policy(run.path).version == 20
+    assert load_policy(run.path, checkpoint="best").version == 7
+    best_policy_path(run.path, "test").unlink()
+    assert load_policy(run.path).version == 7

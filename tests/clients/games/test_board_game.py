@@ -141,7 +141,9 @@ def test_forbidden_moves_are_refused() -> None:
     assert obs["board"].sum() == 2, "a move that was refused is none"
 
 
-@pytest.mark.parametrize("kwargs", [{"opponent": "alpha_beta"}, {"opponent": 3}])
+@pytest.mark.parametrize(
+    "kwargs", [{"opponent": "alpha_beta"}, {"opponent": 3}, {"opponent": ["random"]}]
+)
 def test_opponents_that_there_are_not_are_refused(kwargs: Any) -> None:
     with pytest.raises(ConfigError, match="one of random, one_ply, perfect, or the path"):
         TicTacToe(**kwargs)
