@@ -25,8 +25,12 @@ def native(module: str, *flags: str) -> Extension:
 
 NATIVE = [
     native("fast_core.memory._native"),
-    # a product and a sum rounded at once, on machines that can, would be other bits there
-    native("fast_core.algos.muzero._trees", "-ffp-contract=off"),
+    # A product and a sum rounded at once, on machines that can, would be other bits there. Nobody
+    # looks at errno and the like, for which loops would not be computed in vectors.
+    native(
+        "fast_core.algos.muzero._native",
+        *("-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"),
+    ),
 ]
 
 # Simulators and what they need; FastLoop imports each when a configuration asks for it.
@@ -63,7 +67,7 @@ setup(
         "fast_core": ["py.typed", "__init__.pyi", "configs/*.yaml"],
         "fast_core.dashboard": ["page/*"],
         "fast_core.memory": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
-        "fast_core.algos.muzero": ["_trees.pyi", "native/*.hpp", "native/*.cpp"],
+        "fast_core.algos.muzero": ["_native.pyi", "native/*.hpp", "native/*.cpp"],
     },
     ext_modules=NATIVE,
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

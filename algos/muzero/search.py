@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fast_core.algos.muzero._trees import Trees
+from fast_core.algos.muzero._native import Trees
 from fast_core.errors import ConfigError, PolicyError
 
 Root = Literal["gumbel", "puct"]

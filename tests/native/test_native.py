@@ -17,7 +17,7 @@ pytestmark = pytest.mark.native
 
 HERE = Path(__file__).parent
 HEADERS = HERE.parents[1] / "fast_core" / "memory" / "native"
-TREES = HERE.parents[1] / "algos" / "muzero" / "native"
+MUZERO = HERE.parents[1] / "algos" / "muzero" / "native"
 
 THREAD = ("-fsanitize=thread", "-DFASTLOOP_TSAN", "-Wno-tsan")
 ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -102,9 +102,12 @@ def test_priority_tree_finds_the_leaf_of_every_sum(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("source", ["trees.cpp", "heads.cpp"])
 @pytest.mark.parametrize("flags", [ADDRESS, ("-O3",)], ids=["address", "as released"])
-def test_trees_of_any_search_stay_whole(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    status, output = run(build("trees.cpp", flags, TREES, tmp_path))
+def test_searches_stay_whole_whatever_networks_say(
+    tmp_path: Path, source: str, flags: tuple[str, ...]
+) -> None:
+    status, output = run(build(source, flags, MUZERO, tmp_path))
     assert (status, output) == (0, "ALL GOOD\n")
 
 

@@ -1,11 +1,13 @@
-// The Python module fast_core.algos.muzero._trees. Arrays come as contiguous buffers; search.py
-// sees to their types.
+// The Python module fast_core.algos.muzero._native. Arrays come as contiguous buffers; search.py,
+// support.py and model.py see to their types.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <exception>
 #include <memory>
+#include <vector>
 
+#include "heads.hpp"
 #include "trees.hpp"
 
 namespace {
@@ -218,20 +220,60 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec spec = {"fast_core.algos.muzero._trees.Trees", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,
+// Room for what is summed up, which grows to the most rows so far.
+float* room(std::size_t numbers) {
+  static thread_local std::vector<float> work;
+  if (work.size() < numbers) work.resize(numbers);
+  return work.data();
+}
+
+PyObject* decode(PyObject*, PyObject* args) {
+  PyObject *said, *found;
+  long long outputs, rows;
+  if (!PyArg_ParseTuple(args, "OLLO:decode", &said, &outputs, &rows, &found)) return nullptr;
+  Array numbers, decoded;
+  if (!numbers.read<float>(said, outputs * rows) || !decoded.write<float>(found, rows))
+    return nullptr;
+  fastloop::heads::decode(numbers.as<const float>(), outputs, rows, room(3 * rows),
+                          decoded.as<float>());
+  return Py_NewRef(Py_None);
+}
+
+PyObject* centre(PyObject*, PyObject* args) {
+  PyObject *latent, *before;
+  long long features, rows;
+  float epsilon;
+  if (!PyArg_ParseTuple(args, "OOLLf:centre", &latent, &before, &features, &rows, &epsilon))
+    return nullptr;
+  Array states, added;
+  if (!states.write<float>(latent, features * rows) ||
+      !added.read<float>(before, features * rows))
+    return nullptr;
+  fastloop::heads::centre(states.as<float>(), added.as<const float>(), features, rows, epsilon,
+                          room(2 * rows));
+  return Py_NewRef(Py_None);
+}
+
+PyMethodDef functions[] = {
+    {"decode", decode, METH_VARARGS, nullptr},
+    {"centre", centre, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Spec spec = {"fast_core.algos.muzero._native.Trees", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,
                     slots};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    "fast_core.algos.muzero._trees",
-    "The trees of many searches side by side; see search.py.",
+    "fast_core.algos.muzero._native",
+    "The trees of searches, and what networks say to them.",
     0,
-    nullptr, nullptr, nullptr, nullptr, nullptr,
+    functions, nullptr, nullptr, nullptr, nullptr,
 };
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__trees() {
+PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&definition);
   if (module == nullptr) return nullptr;
   PyObject* type = PyType_FromSpec(&spec);

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fast_core.algorithm import PolicySetup
+from fast_core.algos.muzero.model import centre
 from fast_core.algos.muzero.torch_sequences import Sequences
 from tests.algos.muzero.cases import CHOICES, ENVIRONMENT, make_config, make_learner, make_sequences
 
@@ -42,6 +43,20 @@ def test_numpy_and_torch_say_the_same(name, rows):
             assert one.shape == other.shape
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=field)
     assert np.ptp(roots[0].value) > 0.01 or rows == 1
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_latent_states_are_centred_each_by_itself(rows):
+    rng = np.random.default_rng(rows)
+    before, change = rng.normal(3, 2, (2, 12, rows)).astype(np.float32)
+    state = (before + change).astype(np.float64)
+    wanted = (state - state.mean(axis=0)) / np.sqrt(state.var(axis=0) + 1e-5)
+    columns = [change[:, k : k + 1].copy() for k in range(rows)]
+    for k, column in enumerate(columns):
+        centre(column, np.ascontiguousarray(before[:, k : k + 1]))
+    centre(change, before)
+    np.testing.assert_allclose(change, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(change, np.concatenate(columns, axis=1))
 
 
 def test_what_acts_is_what_was_learned():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fast_core.algos.muzero.support import Support, compressed, expanded
+from fast_core.algos.muzero.support import Support
 from fast_core.algos.muzero.torch_support import TorchSupport
 from fast_core.algos.muzero.torch_support import compressed as torch_compressed
 from fast_core.algos.muzero.torch_support import expanded as torch_expanded
@@ -35,12 +35,10 @@ def two_hot(x, most):
 
 
 def test_transform_and_its_inverse_are_those_of_the_paper():
-    given = NUMBERS.astype(np.float32)
-    np.testing.assert_allclose(compressed(given), h(NUMBERS), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(expanded(h(NUMBERS)), NUMBERS, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(expanded(h(NUMBERS)), inverse(h(NUMBERS)), rtol=1e-6, atol=1e-9)
-    small = h(NUMBERS).astype(np.float32)
-    np.testing.assert_allclose(expanded(small), NUMBERS, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(inverse(h(NUMBERS)), NUMBERS, rtol=1e-6, atol=1e-9)
+    said = h(NUMBERS).astype(np.float32)
+    np.testing.assert_allclose(Support(0).decode(said[None]), NUMBERS, rtol=1e-5, atol=1e-6)
+    assert Support(0).decode(np.zeros((1, 1), np.float32)) == 0
 
 
 def test_torch_has_the_same_scale():
@@ -52,7 +50,7 @@ def test_torch_has_the_same_scale():
 @pytest.mark.parametrize("most", [1, 4, 30])
 def test_loss_is_the_cross_entropy_to_two_categories(most):
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(0, 8, 60), [0.0, 1e6, -1e6], expanded(np.array([1.0, -1.0]))])
+    x = np.concatenate([rng.normal(0, 8, 60), [0.0, 1e6, -1e6], inverse(np.array([1.0, -1.0]))])
     said = rng.normal(0, 2, (len(x), 2 * most + 1))
     log = said - np.log(np.exp(said).sum(1, keepdims=True))
     wanted = -(two_hot(x, most) * log).sum(1)
@@ -73,7 +71,7 @@ def test_a_head_that_says_a_number_is_decoded_to_it(most):
         said = np.log(np.maximum(two_hot(x, most), 1e-30)).astype(np.float32)
     else:
         said = h(x).astype(np.float32)[:, None]
-    np.testing.assert_allclose(expanded(Support(most).average(said.T)), x, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(Support(most).decode(said.T), x, rtol=1e-4, atol=1e-5)
     found = TorchSupport(most, CPU).decode(torch.from_numpy(said))
     np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
@@ -86,7 +84,17 @@ def test_head_may_say_numbers_whose_exponentials_are_too_large_or_small(offset):
     said[:, 5] = np.nan
     shares = np.exp(said.astype(np.float64) - said.max(axis=0))
     wanted = inverse(np.arange(-20, 21) @ shares / shares.sum(axis=0))
-    np.testing.assert_allclose(expanded(Support(20).average(said)), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(Support(20).decode(said), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("most", [0, 5, 300])
+def test_what_a_row_says_does_not_depend_on_the_rows_beside_it(most):
+    rng = np.random.default_rng(most)
+    said = rng.normal(0, 3, (2 * most + 1, 37)).astype(np.float32)
+    together = Support(most).decode(said)
+    for rows in (1, 8):
+        parts = [Support(most).decode(said[:, k : k + rows]) for k in range(0, 37, rows)]
+        np.testing.assert_array_equal(together, np.concatenate(parts))
 
 
 def test_share_of_numbers_beyond_the_last_category_is_known():

@@ -1,10 +1,15 @@
-"""Types of the compiled trees. What they do stands in native/trees.hpp and search.py."""
+"""Types of what is compiled. What it does stands in native/trees.hpp and native/heads.hpp."""
 
 from typing import Any
 
 from numpy.typing import NDArray
 
 Values = NDArray[Any]
+
+def decode(said: Values, outputs: int, rows: int, found: Values, /) -> None: ...
+def centre(
+    latent: Values, before: Values | None, features: int, rows: int, epsilon: float, /
+) -> None: ...
 
 class Trees:
     def __new__(
