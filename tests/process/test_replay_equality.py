@@ -92,8 +92,9 @@ def test_other_seeds_learn_something_else(
     assert set(other.values()).isdisjoint(finished(inline["continuous"]).values())
 
 
-@pytest.mark.parametrize("name", slow_but(["continuous"], ["continuous", "searched"]))
-@pytest.mark.parametrize("name", slow_but(["continuous"], ["continuous", "remembering"]))
+@pytest.mark.parametrize(
+    "name", slow_but(["continuous"], ["continuous", "searched", "remembering"])
+)
 def test_policy_nodes_equal_policies_beside_the_environments(
     workplace: Workplace, inline: dict[str, Launched], name: str
 ) -> None:
