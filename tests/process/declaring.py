@@ -7,51 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fast_core.algorithm import (
-    ActionOutput,
-    Array,
-    LearnerSetup,
-    PolicySetup,
-    ReplayBatch,
-    ReplaySpec,
-    UpdateReport,
-)
+from fast_core.algorithm import ActionOutput, Array, ReplayBatch, ReplaySpec, UpdateReport
 from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
-from fast_core.config import AlgorithmConfig
+from tests.process.tiny import TinyConfig, TinyPolicy
 
 
-class DeclaringConfig(AlgorithmConfig, frozen=True, kw_only=True):
-    """Learns one vector, from what each writer has said of the rows."""
-
-    name: str = "tests.process.declaring:DeclaringConfig"
-    learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
-
-    def columns(self, environment: EnvironmentSpec) -> tuple[Column, ...]:
-        """Where the cart is; what the policy was sure of; what the learner thought of it."""
-        return (
-            Column("position", (), "float32", fold="sum"),
-            Column("sure", (2,), "float32", writer="policy"),
-            Column("thought", (4,), "float32", writer="learner"),
-        )
-
-    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
-        """The vector."""
-        return (FieldSpec("weight", (4,), "float32"),)
-
-    def replay(self) -> ReplaySpec:
-        """Windows of two steps."""
-        return ReplaySpec(16, 2, 0.9)
-
-    def make_policy(self, environment: EnvironmentSpec, setup: PolicySetup) -> DeclaringPolicy:
-        """What acts."""
-        return DeclaringPolicy()
-
-    def make_algorithm(self, environment: EnvironmentSpec, setup: LearnerSetup) -> DeclaringLearner:
-        """What learns."""
-        return DeclaringLearner()
-
-
-class DeclaringPolicy:
+class DeclaringPolicy(TinyPolicy):
     """One of two choices."""
 
     def load(self, parameters: Sequence[Array]) -> None:
@@ -66,10 +27,6 @@ class DeclaringPolicy:
         action = (noise < chance).astype(np.int64)
         sure = np.stack([1 - chance, chance], axis=1).astype(np.float32)
         return ActionOutput(action, np.zeros(len(obs), np.float32), extra={"sure": sure})
-
-    def environment_action(self, action: Array) -> Array:
-        """As it is."""
-        return action
 
 
 class DeclaringLearner:
@@ -100,3 +57,27 @@ class DeclaringLearner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The vector."""
         self._weight = np.array(state["weight"], np.float32)
+
+
+class DeclaringConfig(TinyConfig, frozen=True, kw_only=True):
+    """Learns one vector, from what each writer has said of the rows."""
+
+    name: str = "tests.process.declaring:DeclaringConfig"
+    learns_from: ClassVar[Literal["rollouts", "replay"]] = "replay"
+    policy, learner = DeclaringPolicy, DeclaringLearner
+
+    def columns(self, environment: EnvironmentSpec) -> tuple[Column, ...]:
+        """Where the cart is; what the policy was sure of; what the learner thought of it."""
+        return (
+            Column("position", (), "float32", fold="sum"),
+            Column("sure", (2,), "float32", writer="policy"),
+            Column("thought", (4,), "float32", writer="learner"),
+        )
+
+    def policy_fields(self, environment: EnvironmentSpec) -> tuple[FieldSpec, ...]:
+        """The vector."""
+        return (FieldSpec("weight", (4,), "float32"),)
+
+    def replay(self) -> ReplaySpec:
+        """Windows of two steps."""
+        return ReplaySpec(16, 2, 0.9)
