@@ -181,8 +181,16 @@ class MuZeroConfig(ReplaySettings, frozen=True, kw_only=True):
         return (*fields, EXPLORATION)
 
     def policy_module(self, environment: EnvironmentSpec, parameters: object) -> object:
-        """None: a search is no module."""
-        return None
+        """There is none.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            f"a policy of algorithm.name {self.name!r} searches before every action, which no "
+            "torch.nn.Module does, so it can't be exported. fast_core.load_policy loads it from "
+            "one file, without a run and a simulator."
+        )
 
     def update_flops(self, environment: EnvironmentSpec, rows: int) -> int:
         """Forward and backward of every state on the way, forward of those that targets need."""

@@ -77,3 +77,8 @@ def test_it_is_found_by_its_name_and_by_those_of_its_kin():
     assert algorithm_config_type("muzero") is type(make_config())
     with pytest.raises(ConfigError, match="The nearest to it is 'muzero'"):
         algorithm_config_type("efficientzero")
+
+
+def test_export_is_refused_with_what_can_be_done():
+    with pytest.raises(ConfigError, match=r"searches before every action.*load_policy loads it"):
+        make_config().policy_module(ENVIRONMENT, ())
