@@ -145,7 +145,7 @@ class NumpyModel(PolicyInputs):
         )
         self._value, self._reward = Support(shape.values // 2), Support(shape.rewards // 2)
         self._entering: F32 = np.empty((0, 0), np.float32)
-        self._unit: F32 = np.eye(shape.choices, dtype=np.float32)
+        self._columns = np.arange(0)
 
     def load(self, parameters: Sequence[Array]) -> None:
         """See `Model`."""
@@ -163,9 +163,11 @@ class NumpyModel(PolicyInputs):
         rows, width = len(latent), self._shape.latent
         if self._entering.shape[1] != rows:
             self._entering = np.empty((width + self._shape.choices, rows), np.float32)
-        entering = self._entering
+            self._columns = np.arange(rows)
+        entering, taken = self._entering, self._entering[width:]
         entering[:width] = latent.T
-        np.take(self._unit, action, 1, entering[width:], "clip")
+        taken.fill(0)
+        taken[action, self._columns] = 1
         said = self._dynamics.forward(entering)[0]
         later = said[:width]
         centre(later, entering[:width])
