@@ -31,9 +31,9 @@ LEVELS = {
     "fast_core.launcher": 8,
     "fast_core.dashboard": 9,
     "fast_core.integrations": 9,
-    "fast_core.clients": 10,
     "fast_core.testing": 10,  # tests import it, and nothing else
     "fast_core.tools": 11,
+    "fast_core.clients": 12,  # likewise: a command, or an environment's id, says which
     "fast_core.algos": 12,  # `algorithm.name` says which, as a user's: nothing imports it
     "fast_core.api": 12,  # what `fast_core` offers, which imports it when it is asked for
 }
@@ -82,6 +82,11 @@ TENSORS = (
 
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_LINES_OF_A_FILE = 600
+
+# The whole house: what a reader must know to know where anything is.
+MOST_ROOMS = 26
+MOST_FLOORS = 10
+MOST_ARROWS = 130
 
 IMPURE = ("time", "random", "threading", "socket", "select", "asyncio", "zmq", "os", "torch")
 
@@ -207,6 +212,40 @@ def rooms(graph: Imports, house: str) -> dict[str, set[str]]:
     return found
 
 
+def house(root: Path) -> dict[str, set[str]]:
+    """Which rooms each room imports: entries of `LEVELS`, and the benchmarks.
+
+    Algorithms and clients lie beside the core, where links lead: that a benchmark measures one of
+    them is no arrow of the core's.
+    """
+    sources = read(root)
+    for path in sorted((root / "benchmarks").rglob("*.py")):
+        below = path.relative_to(root).with_suffix("").parts
+        sources[".".join(below)] = path.read_text(encoding="utf-8")
+    found: dict[str, set[str]] = {}
+    for name, targets in imports(sources).items():
+        found.setdefault(room(name), set()).update(map(room, ours(targets)))
+    found["benchmarks"] -= {"fast_core.algos", "fast_core.clients"}
+    return {name: targets - {name} for name, targets in found.items()}
+
+
+def room(name: str) -> str:
+    """The room of a module, or of a name that one of them offers."""
+    first, _, rest = name.partition(".")
+    if first != "fast_core":
+        return first
+    return unit(name) if rest and unit(name) in LEVELS else first
+
+
+def floors(rooms_of: Mapping[str, set[str]]) -> int:
+    """Rooms on the longest way down."""
+
+    def height(name: str) -> int:
+        return 1 + max(map(height, rooms_of.get(name, ())), default=0)
+
+    return max(map(height, rooms_of))
+
+
 def long_functions(text: str) -> Iterator[tuple[str, int]]:
     """Functions that have more lines than they may, docstrings not counted."""
     for node in ast.walk(ast.parse(text)):
@@ -265,6 +304,13 @@ def test_functions_and_files_stay_short_enough_to_be_read() -> None:
     files = {name: len(text.splitlines()) for name, text in sources.items()}
     files = {name: lines for name, lines in files.items() if lines > MOST_LINES_OF_A_FILE}
     assert files == {}
+
+
+def test_the_house_stays_small_enough_to_be_known() -> None:
+    rooms_of = house(ROOT)
+    assert len(rooms_of) <= MOST_ROOMS
+    assert floors(rooms_of) <= MOST_FLOORS
+    assert sum(map(len, rooms_of.values())) <= MOST_ARROWS
 
 
 @pytest.mark.parametrize("library", OWNERS)
@@ -411,6 +457,30 @@ def test_circle_check_sees_folders_whose_modules_have_none() -> None:
     assert cycle(graph) == []
     assert len(cycle(rooms(graph, "fast_core.p"))) == 3
     assert cycle(rooms(imports({**sources, "fast_core.p.b.two": ""}), "fast_core.p")) == []
+
+
+def test_house_is_counted_by_its_rooms(tmp_path: Path) -> None:
+    for name, text in {
+        "fast_core/errors.py": "",
+        "fast_core/memory/ring.py": "import fast_core.errors\nfrom fast_core.memory import arena",
+        "fast_core/run/plan.py": "import fast_core.memory.ring\nfrom fast_core import errors",
+        "algos/ppo.py": "import numpy",
+        "clients/__init__.py": "",
+        "benchmarks/one.py": "import fast_core.run.plan, fast_core.algos.ppo, benchmarks.two",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    rooms_of = house(tmp_path)
+    assert rooms_of == {
+        "fast_core.errors": set(),
+        "fast_core.memory": {"fast_core.errors"},
+        "fast_core.run": {"fast_core.memory", "fast_core.errors"},
+        "fast_core.algos": set(),
+        "fast_core.clients": set(),
+        "benchmarks": {"fast_core.run"},
+    }
+    assert floors(rooms_of) == 4
 
 
 def test_length_check_counts_lines_but_not_docstrings() -> None:

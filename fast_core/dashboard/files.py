@@ -12,7 +12,7 @@ from fast_core.dashboard.figures import now_of, why_no_frames
 from fast_core.dashboard.meters import Meters
 from fast_core.dashboard.source import End, Hello, Insight, News, Now, RunFacts
 from fast_core.errors import TransportError
-from fast_core.messages.requests import Status, StatusRequest
+from fast_core.messages.requests import Status
 from fast_core.monitor import control_socket
 from fast_core.monitor.control_socket import find
 from fast_core.monitor.run_directory import RunDirectory
@@ -72,8 +72,8 @@ class RunOnFile:
     def _ask(self) -> Status | None:
         path = find(self._run)
         try:
-            for answer in control_socket.exchange(path, StatusRequest(), ANSWER_S) if path else ():
-                return answer.status
+            if path is not None:
+                return control_socket.status(path, ANSWER_S)
         except (OSError, TransportError):
             pass
         return None

@@ -10,16 +10,12 @@ from typing import Unpack
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.stepping.batch import Batched, EnvBatch
 from fast_core.envs.stepping.batch_state import FinishedEpisodes
-from fast_core.envs.stepping.open_episodes import ProgressWord, progress_words, read_progress
 
 __all__ = [
     "Batched",
     "EnvBatch",
     "FinishedEpisodes",
-    "ProgressWord",
     "make_batch",
-    "progress_words",
-    "read_progress",
 ]
 
 

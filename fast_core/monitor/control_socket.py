@@ -16,6 +16,8 @@ from fast_core.messages.requests import (
     Request,
     SaveRequest,
     ScaleRequest,
+    Status,
+    StatusRequest,
     StopRequest,
     decode_answer,
     encode,
@@ -58,13 +60,18 @@ def stop(run: RunDirectory, *, wait: bool = True) -> None:
         time.sleep(_POLL_S)
 
 
-def scale(run: RunDirectory, request: ScaleRequest, *, wait: bool = True) -> Answer:
+def status(path: Path, within_s: float) -> Status | None:
+    """How the run is that listens at ``path``; raises as `exchange` does."""
+    return next((answer.status for answer in exchange(path, StatusRequest(), within_s)), None)
+
+
+def scale(run: RunDirectory, kind: str, count: int, *, relative: bool, wait: bool = True) -> Answer:
     """Have nodes come or go in a run; returns how many there are, once it is so.
 
     Raises:
         ConfigError: The run does not go on, or it can't be done; says what is allowed.
     """
-    return _outcome(run, request, wait, "that")
+    return _outcome(run, ScaleRequest(kind, count, relative=relative), wait, "that")
 
 
 def save(run: RunDirectory, *, wait: bool = True) -> Answer:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import FieldSpec
-from fast_core.envs import progress_words
 from fast_core.memory import (
     ACTOR,
     ANYONE,
@@ -50,6 +49,7 @@ from fast_core.run.names import EVALUATOR, OPTIMIZER, REPLAY
 from fast_core.run.plan import RunPlan
 from fast_core.run.tiles import tiles
 from fast_core.run.watching import WATCHING, watching_words
+from fast_core.system.progress import progress_words
 
 SPAN = struct.Struct("<3q")  # state, start and end on the monotonic clock in ns
 INSIGHTS = "insights"  # family of the boards that viewers yield and the first optimizer writes

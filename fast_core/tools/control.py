@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from fast_core.errors import ConfigError, TransportError
-from fast_core.messages.requests import ScaleRequest, StatusRequest
 from fast_core.monitor import control_socket
 from fast_core.monitor.control_socket import SOCKET
 from fast_core.monitor.figures import UNKNOWN, aligned, count, duration, printable
@@ -68,18 +67,17 @@ def _look(folder: Path, path: Path, pid: int) -> Running:
     if is_stopped(pid):
         return Running(path=path, state="stopped", pid=pid)
     try:
-        for answer in control_socket.exchange(folder / SOCKET, StatusRequest(), LOOK_S):
-            if (status := answer.status) is not None:
-                return Running(
-                    path=path,
-                    state=status.phase,
-                    pid=pid,
-                    since_s=status.elapsed_s,
-                    env_steps=status.env_steps,
-                    env_steps_per_s=status.env_steps_per_s,
-                    degree=status.degree,
-                    env_nodes=status.env_nodes,
-                )
+        if (status := control_socket.status(folder / SOCKET, LOOK_S)) is not None:
+            return Running(
+                path=path,
+                state=status.phase,
+                pid=pid,
+                since_s=status.elapsed_s,
+                env_steps=status.env_steps,
+                env_steps_per_s=status.env_steps_per_s,
+                degree=status.degree,
+                env_nodes=status.env_nodes,
+            )
     except TransportError:
         return Running(path=path, state="busy", pid=pid)
     except OSError:
@@ -132,14 +130,14 @@ def stop_run(path: Path, *, wait: bool) -> int:
 def scale_run(path: Path, changes: list[str], *, wait: bool) -> int:
     """Have nodes come or go in a run, one kind after the other; returns the exit status."""
     run, requests = RunDirectory.open(path, not_running), [read_scale(text) for text in changes]
-    for request in requests:
-        answer = control_socket.scale(run, request, wait=wait)
+    for kind, number, relative in requests:
+        answer = control_socket.scale(run, kind, number, relative=relative, wait=wait)
         write_result(f"{control_socket.short(run.path)}: {answer.text}")
     return 0
 
 
-def read_scale(text: str) -> ScaleRequest:
-    """What ``env=4``, ``env=+2`` or ``env=-1`` asks for.
+def read_scale(text: str) -> tuple[str, int, bool]:
+    """What ``env=4``, ``env=+2`` or ``env=-1`` asks for: nodes, how many, whether more or fewer.
 
     Raises:
         ConfigError: It is nothing of the kind.
@@ -157,7 +155,7 @@ def read_scale(text: str) -> ScaleRequest:
             f"how many {kind} nodes is a whole number, as in {kind}=4, {kind}=+2 or {kind}=-1; got "
             f"{text!r}"
         )
-    return ScaleRequest(kind, int(number), relative=number[0] in "+-")
+    return kind, int(number), number[0] in "+-"
 
 
 def save_run(path: Path, *, wait: bool) -> int:

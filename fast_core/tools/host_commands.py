@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 from fast_core.tools.command_line import Argument, Option
+
+
+def _client(what: str) -> Callable[..., int]:
+    """A function of a client, by its name: nothing of the core imports one."""
+    module, _, function = what.partition(":")
+    found: Callable[..., int] = getattr(import_module(f"fast_core.clients.{module}"), function)
+    return found
 
 
 def gops(
@@ -53,9 +62,7 @@ def gops(
     ] = True,
 ) -> int:
     """Run a training script of GOPS with FastLoop's trainers, without Ray."""
-    from fast_core.clients.gops.script import run_script
-
-    return run_script(
+    return _client("gops.script:run_script")(
         script,
         arguments or [],
         off_policy_degree=degree,
@@ -103,9 +110,7 @@ def lightzero(
 
     Options win over the keys of the same names in its main_config.policy.
     """
-    from fast_core.clients.lightzero.script import run_config
-
-    return run_config(
+    return _client("lightzero.script:run_config")(
         config,
         arguments or [],
         off_policy_degree=degree,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,7 +26,6 @@ from fast_core.config import (
 from fast_core.config import file as config_file
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import ConfigError, FastLoopError
-from fast_core.messages.metrics import MetricsRow
 from fast_core.monitor.figures import aligned
 from fast_core.monitor.metrics_file import read_rows
 from fast_core.run.parts import names_of
@@ -191,7 +190,7 @@ def measure(config: RunConfig, seconds: float, folder: Path) -> Figures:
     finally:
         _end(child)
     passed_s = after.time_s - before.time_s
-    ended = _episodes(after) - _episodes(before)
+    ended = after.episodes - before.episodes
     return Figures(
         workers=config.rollout.shards,
         env_steps_per_s=(after.env_steps - before.env_steps) / passed_s,
@@ -201,20 +200,29 @@ def measure(config: RunConfig, seconds: float, folder: Path) -> Figures:
     )
 
 
+class Round(NamedTuple):
+    """What had been done when a round was trained on."""
+
+    env_steps: int
+    updates: int
+    time_s: float
+    episodes: float
+
+
 class Watch:
     """Follows the metrics of a run.
 
     Attributes:
-        rows: Those in which a round was trained on since the one before.
+        rows: One for each row of metrics before which a round was trained on.
     """
 
     def __init__(self, config: RunConfig, child: Child, log: Path) -> None:
-        self.rows: list[MetricsRow] = []
+        self.rows: list[Round] = []
         self._child, self._log = child, log
         self._needs_updates = bool(names_of(config).replay)  # which begin later there
         self._folder = Path(config.directory) / config.name
 
-    def until(self, time_s: float, *, rounds_after: MetricsRow | None = None) -> None:
+    def until(self, time_s: float, *, rounds_after: Round | None = None) -> None:
         """Wait for the first round after the run's second ``time_s``.
 
         After ``rounds_after`` there must be `LEAST_ROUNDS` of them too.
@@ -230,22 +238,19 @@ class Watch:
                 raise FastLoopError(f"the run {what}:\n{self._log.read_text('utf-8', 'replace')}")
             time.sleep(POLL_S)
 
-    def _look(self, time_s: float, rounds_after: MetricsRow | None) -> bool:
+    def _look(self, time_s: float, rounds_after: Round | None) -> bool:
         files = list(self._folder.glob("*/metrics.jsonl"))
         self.rows.clear()
         for row in read_rows(files[0]) if files else ():
             if row.env_steps and (not self.rows or row.env_steps > self.rows[-1].env_steps):
-                self.rows.append(row)
+                episodes = row.values.get("rollout/episodes") or 0.0
+                self.rows.append(Round(row.env_steps, row.updates, row.time_s, episodes))
         if not self.rows or self.rows[-1].time_s < time_s:
             return False
         if self._needs_updates and not self.rows[-1].updates:
             return False
         seen = self.rows if rounds_after is None else self.rows[-LEAST_ROUNDS:]
         return rounds_after is None or seen[0].env_steps > rounds_after.env_steps
-
-
-def _episodes(row: MetricsRow) -> float:
-    return row.values.get("rollout/episodes") or 0.0
 
 
 def _end(child: Child) -> None:

@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from fast_core.config import EnvironmentConfig
-from fast_core.envs import ProgressWord, progress_words, read_progress
 from fast_core.envs.drawing.drawable import Present
 from fast_core.envs.stepping.batch_state import BatchState, encode_state
 from fast_core.errors import CheckpointError, EnvironmentFailed
+from fast_core.system.progress import ProgressWord, progress_words, read_progress
 from fast_core.system.seeding import EpisodeSeeds, Role
 from tests.conformance.adapters import Maker, in_turn, vectorised
 from tests.envs.driver import Driver, random_actions, same, toy

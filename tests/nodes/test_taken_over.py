@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import EnvironmentConfig, PolicyConfig, RolloutConfig, SupervisionConfig
-from fast_core.envs import EnvBatch, ProgressWord, make_batch
+from fast_core.envs import EnvBatch, make_batch
 from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.errors import EnvironmentFailed
 from fast_core.messages import Assign, Collect, RolloutReady, Save, Train, Trained
@@ -18,6 +18,7 @@ from fast_core.nodes.collect.env import EnvNode
 from fast_core.nodes.collect.shard import Shard
 from fast_core.nodes.learn.optimizer import OptimizerNode
 from fast_core.nodes.node import NodeState
+from fast_core.system.progress import ProgressWord
 from tests.nodes.stage import Stage, drain, make_config, order, ref
 
 

@@ -27,10 +27,11 @@ from fast_core.envs.stepping.batch_state import (
 )
 from fast_core.envs.stepping.info_columns import InfoColumns
 from fast_core.envs.stepping.no_reward import NoReward, no_reward
-from fast_core.envs.stepping.open_episodes import OpenEpisodes, progress_words
+from fast_core.envs.stepping.open_episodes import OpenEpisodes
 from fast_core.envs.stepping.repeating import Repetition
 from fast_core.envs.whereabouts import Whereabouts
 from fast_core.errors import EnvironmentFailed
+from fast_core.system.progress import progress_words
 from fast_core.system.seeding import EpisodeSeeds, Role
 
 Flags = NDArray[np.bool_]

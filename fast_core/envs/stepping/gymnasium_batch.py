@@ -18,9 +18,9 @@ from fast_core.envs.records import assign, mismatch
 from fast_core.envs.rows import as_ends, store_rewards
 from fast_core.envs.stepping.batch import Batched, EnvBatch, Flags
 from fast_core.envs.stepping.batch_state import OpenEpisode
-from fast_core.envs.stepping.open_episodes import ProgressWord
 from fast_core.envs.stepping.repeating import Repetition, not_repeated
 from fast_core.errors import EnvironmentFailed
+from fast_core.system.progress import ProgressWord
 from fast_core.system.seeding import Role
 
 _ENV = int(ProgressWord.ENV)

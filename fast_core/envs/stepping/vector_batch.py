@@ -21,10 +21,10 @@ from fast_core.envs.records import assign, leaf_of
 from fast_core.envs.rows import store_ends, store_rewards
 from fast_core.envs.stepping.batch import Batched, EnvBatch, Flags
 from fast_core.envs.stepping.batch_state import OpenEpisode
-from fast_core.envs.stepping.open_episodes import ALL_ENVS, ProgressWord
 from fast_core.envs.stepping.repeating import Repetition, not_repeated
 from fast_core.envs.whereabouts import BatchWhereabouts
 from fast_core.errors import ConfigError
+from fast_core.system.progress import ALL_ENVS, ProgressWord
 from fast_core.system.seeding import (
     Role,
     children_seeded,

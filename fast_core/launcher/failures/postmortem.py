@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fast_core.envs import read_progress
 from fast_core.memory import StatsRow
 from fast_core.messages import Failed
 from fast_core.nodes.node import NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
+from fast_core.system.progress import read_progress
 from fast_core.system.seeding import Role
 
 

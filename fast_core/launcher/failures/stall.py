@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fast_core.envs import ProgressWord
 from fast_core.launcher.failures.postmortem import describe_place
 from fast_core.memory import PULSE_PERIOD_S, StatsRow
 from fast_core.messages import Failed
@@ -15,6 +14,7 @@ from fast_core.nodes.node import WAIT_LIMIT_S, NodeState
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.system.process_state import EXEC
+from fast_core.system.progress import ProgressWord
 
 CHECK_INTERVAL_S = 0.2
 PAUSE_S = 2.0  # a launcher that looks no sooner was itself paused, and saw nothing of the nodes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fast_core.algorithm import Array
 from fast_core.algorithm.spec import written_by
 from fast_core.config.changes import attributes
-from fast_core.envs import EnvBatch, ProgressWord, make_batch
+from fast_core.envs import EnvBatch, make_batch
 from fast_core.envs.frames import FrameStack
 from fast_core.envs.stepping.batch_state import decode_state, lost_episodes
 from fast_core.envs.stepping.repeating import Repetition
@@ -21,6 +21,7 @@ from fast_core.nodes.collect.rollout_rows import RolloutRows
 from fast_core.nodes.show.camera import Step, Studio
 from fast_core.run.columns import collected_columns
 from fast_core.run.plan import RunPlan
+from fast_core.system.progress import ProgressWord
 
 
 class GroupState(msgspec.Struct, frozen=True):
