@@ -16,7 +16,7 @@ from fast_core.algos.muzero.torch_model import TorchModel
 from fast_core.algos.muzero.torch_sequences import Sequences, TorchSequences
 from fast_core.algos.muzero.torch_support import TorchSupport
 from fast_core.algos.nets.networks import F32
-from fast_core.algos.replay.learner import Batch
+from fast_core.algos.replay.learner import DrawnBatch
 from fast_core.algos.replay.torch_algorithm import Loss, TorchAlgorithm
 from fast_core.algos.replay.torch_networks import Perceptron
 
@@ -68,7 +68,7 @@ class MuZero(TorchAlgorithm[MuZeroConfig]):
 
     # --- updates -------------------------------------------------------------------------------
 
-    def _learn(self, batch: Batch) -> Loss:
+    def _learn(self, batch: DrawnBatch) -> Loss:
         self._vectors.clear()
         assert isinstance(batch, SequenceBatch), "a model is unrolled over sequences"
         if self._reanalysis is not None:

@@ -49,7 +49,7 @@ from fast_core.errors import CheckpointError, ConfigError
 STATE_FORMAT = 1
 FIRST_VALUES, NOISE = 0, 1  # purposes of random streams
 NOTHING: F32 = np.empty(0, np.float32)
-Batch = ReplayBatch | SequenceBatch
+DrawnBatch = ReplayBatch | SequenceBatch
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class ReplayLearner(ABC, Generic[Settings]):
 
     # --- updates -------------------------------------------------------------------------------
 
-    def update(self, batch: RolloutBatch | Batch) -> UpdateReport:
+    def update(self, batch: RolloutBatch | DrawnBatch) -> UpdateReport:
         """Take one optimizer step, with a batch from replay.
 
         Raises:
@@ -147,7 +147,7 @@ class ReplayLearner(ABC, Generic[Settings]):
         """Steps behind the parameters."""
         return self._updates
 
-    def gradient(self, batch: Batch, *, turn: int | None = None) -> F32:
+    def gradient(self, batch: DrawnBatch, *, turn: int | None = None) -> F32:
         """The first half of `update`: everything that optimizers have to average.
 
         Args:
@@ -204,13 +204,13 @@ class ReplayLearner(ABC, Generic[Settings]):
         sequence = np.random.SeedSequence(self._seed, spawn_key=(NOISE, replica))
         self._rng = np.random.default_rng(sequence)
 
-    def _differentiate(self, batch: Batch, turn: int | None) -> None:
+    def _differentiate(self, batch: DrawnBatch, turn: int | None) -> None:
         self._read(batch, turn)
         with np.errstate(all="ignore"):  # what overflows is caught before the step
             self._losses = self._compute(batch)
             self._say(batch)
 
-    def _say(self, batch: Batch) -> None:
+    def _say(self, batch: DrawnBatch) -> None:
         """Write what a batch says of its observations, if they are normalised."""
         if self._observed is not None:
             obs = batch.obs
@@ -218,7 +218,7 @@ class ReplayLearner(ABC, Generic[Settings]):
                 obs = obs[:, :-1][batch.mask]
             self._observed.say(obs, first=not (self._updates or self._begun))
 
-    def _read(self, batch: Batch, turn: int | None) -> None:
+    def _read(self, batch: DrawnBatch, turn: int | None) -> None:
         """Take note of the run's progress."""
         self._env_steps, self._turn = batch.env_steps, turn
         if self.settings.learning_rate_schedule == "linear":
@@ -282,7 +282,7 @@ class ReplayLearner(ABC, Generic[Settings]):
         return self._layout.size if self._policy_is_due else self._critic_size
 
     @abstractmethod
-    def _compute(self, batch: Batch) -> Losses:
+    def _compute(self, batch: DrawnBatch) -> Losses:
         """Write the gradient of every group that is due."""
 
     @abstractmethod
@@ -447,7 +447,7 @@ class NumpyLearner(ReplayLearner[Settings]):
         scaling = None if limit is None else self._vectors.scaling(limit)
         self._inputs = CriticInputs(self._encoder, self._actions, scaling)
 
-    def _compute(self, batch: Batch) -> Losses:
+    def _compute(self, batch: DrawnBatch) -> Losses:
         assert isinstance(batch, ReplayBatch), "gradients through time are torch's"
         return self._learn(batch)
 

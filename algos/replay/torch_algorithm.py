@@ -30,7 +30,7 @@ from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.own import dice, own_traceback, takes_actions
 from fast_core.algos.nets_torch.own import examine as examine_own
 from fast_core.algos.nets_torch.staging import Download
-from fast_core.algos.replay.learner import Batch, Losses, ReplayLearner, Settings, draw_values
+from fast_core.algos.replay.learner import DrawnBatch, Losses, ReplayLearner, Settings, draw_values
 from fast_core.algos.replay.sequence_targets import sequence_errors
 from fast_core.algos.replay.settings import ReplaySettings
 from fast_core.algos.replay.torch_batches import Batches, SequenceBatches, TorchBatch
@@ -256,7 +256,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
 
     # --- updates -------------------------------------------------------------------------------
 
-    def update(self, batch: RolloutBatch | Batch) -> UpdateReport:
+    def update(self, batch: RolloutBatch | DrawnBatch) -> UpdateReport:
         """Take one optimizer step, with a batch from replay.
 
         Raises:
@@ -266,7 +266,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         self.begin(batch)
         return self._report()
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: DrawnBatch) -> None:
         """Begin an optimizer step; see `fast_core.algorithm.Queueing`."""
         self._read(batch, None)
         found = self._learn(batch)
@@ -292,7 +292,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         losses, length, skipped = self._said.wait()
         return self._skip() if skipped else self._stepped(losses, length)
 
-    def _learn(self, batch: Batch) -> Loss:
+    def _learn(self, batch: DrawnBatch) -> Loss:
         """Write the gradient of every part that is due; everything stays on the device."""
         self._vectors.clear()
         there = self._batches.take(batch)
@@ -333,7 +333,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         flat = torch.cat([torch.stack([s.detach().float() for s in scalars]), found.error.detach()])
         return _Said(tuple(found.metrics), self._upload.download(flat), self._batches.starts)
 
-    def _compute(self, batch: Batch) -> Losses:
+    def _compute(self, batch: DrawnBatch) -> Losses:
         """Of the two halves that several optimizers need, the first."""
         found = self._learn(batch)
         zero = found.error.new_zeros(())
@@ -343,7 +343,7 @@ class TorchAlgorithm(ReplayLearner[Settings]):
         norm, bad = torch.stack(self._vectors.judge(stop)).tolist()
         return math.nan if bad else norm
 
-    def prefetch(self, batch: Batch) -> None:
+    def prefetch(self, batch: DrawnBatch) -> None:
         """Announce the batch after the next one that `update`, `gradient` or `begin` takes.
 
         On a device its copy runs beside that update. Its arrays must not change until it was

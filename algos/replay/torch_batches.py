@@ -13,7 +13,7 @@ from fast_core.algos.nets_torch.networks import Rows
 from fast_core.algos.nets_torch.staging import Copy
 from fast_core.algos.nets_torch.tables import Uploader
 from fast_core.algos.replay.critic_batch import numbers
-from fast_core.algos.replay.learner import Batch
+from fast_core.algos.replay.learner import DrawnBatch
 from fast_core.algos.replay.sequence_targets import going_on, learned_rows
 from fast_core.algos.replay.torch_memory import Picked, Sequences
 from fast_core.algos.replay.torch_vectors import TensorScaling
@@ -67,11 +67,11 @@ class Batches:
     ) -> None:
         self._encoder, self._upload, self._scaling = encoder, upload, scaling
         self._discrete = discrete
-        self._announced: Batch | None = None
-        self._sent: tuple[Batch, int, _Sent] | None = None
+        self._announced: DrawnBatch | None = None
+        self._sent: tuple[DrawnBatch, int, _Sent] | None = None
         self.starts: I64 | None = None
 
-    def announce(self, batch: Batch) -> None:
+    def announce(self, batch: DrawnBatch) -> None:
         """This one comes after the next."""
         self._announced = batch if self._upload.staged else None
 
@@ -81,7 +81,7 @@ class Batches:
             self._sent = self._announced, self._encoder.moved, self._send(self._announced)
             self._announced = None
 
-    def take(self, batch: Batch) -> TorchBatch:
+    def take(self, batch: DrawnBatch) -> TorchBatch:
         """A batch on the device."""
         sent, self._sent = self._sent, None
         if sent is not None and sent[0] is batch and sent[1] == self._encoder.moved:
@@ -90,18 +90,18 @@ class Batches:
             copies, self.starts = self._send(batch)
         return self._put_together(batch, [self._upload.finish(copy) for copy in copies])
 
-    def _send(self, batch: Batch) -> _Sent:
+    def _send(self, batch: DrawnBatch) -> _Sent:
         arrays, starts = self._arrays(batch)
         return [self._begin(array) for array in arrays], starts
 
-    def _arrays(self, batch: Batch) -> tuple[list[Array], I64 | None]:
+    def _arrays(self, batch: DrawnBatch) -> tuple[list[Array], I64 | None]:
         """What is copied, and `starts`."""
         assert isinstance(batch, ReplayBatch), "sequences are for those who remember"
         scalars = batch.reward, batch.discount, batch.weight
         first = self._said(batch.action, *scalars)
         return [*first, *self._observed(batch.obs, batch.next_obs), *batch.extra.values()], None
 
-    def _put_together(self, batch: Batch, tensors: list[Tensor]) -> TorchBatch:
+    def _put_together(self, batch: DrawnBatch, tensors: list[Tensor]) -> TorchBatch:
         action, scalars, *rest = tensors
         seen = len(rest) - len(batch.extra)
         now, later = self._rows(rest[:seen])
@@ -170,7 +170,7 @@ class SequenceBatches(Batches):
         super().__init__(encoder, upload, scaling, discrete=discrete)
         self._window, self._gamma, self._state_size = window, gamma, state_size
 
-    def _arrays(self, batch: Batch) -> tuple[list[Array], I64 | None]:
+    def _arrays(self, batch: DrawnBatch) -> tuple[list[Array], I64 | None]:
         assert isinstance(batch, SequenceBatch), "a memory is unrolled over sequences"
         rows, before = learned_rows(batch, self._window, self._gamma), self._window.before
         place, weight = (rows.sequence, rows.now), batch.weight[rows.sequence]
@@ -186,7 +186,7 @@ class SequenceBatches(Batches):
         extra = [column[place] for column in batch.extra.values()]
         return [*said, *picks, going_on(batch.mask), state, *seen, *extra], rows.starts
 
-    def _put_together(self, batch: Batch, tensors: list[Tensor]) -> TorchBatch:
+    def _put_together(self, batch: DrawnBatch, tensors: list[Tensor]) -> TorchBatch:
         action, scalars, now, then, keep, state, *rest = tensors
         seen = len(rest) - len(batch.extra)
         before, rows = self._rows(rest[:seen])

@@ -19,13 +19,10 @@ class RecurrentLayer(nn.Module):
     def __init__(self, shape: MemoryShape) -> None:
         super().__init__()
         self._run = TorchMemory(shape)
-        self._names = {name: name.replace(".", "_") for name, _ in shape.parameters}
+        self._leaves: dict[str, Tensor] = {}
         for name, size in shape.parameters:
-            self.register_parameter(self._names[name], nn.Parameter(torch.zeros(size)))
-
-    @property
-    def _leaves(self) -> dict[str, Tensor]:
-        return {name: self.get_parameter(own) for name, own in self._names.items()}
+            parameter = self._leaves[name] = nn.Parameter(torch.zeros(size))
+            self.register_parameter(name.replace(".", "_"), parameter)
 
     def forward(self, features: Tensor, state: Tensor, keep: Tensor) -> Tensor:
         """What leaves it after each step, ``[T, N, H]``; see `TorchMemory.unroll`."""

@@ -24,8 +24,19 @@ def test_recall_is_learned_with_memory(tmp_path: Path) -> None:
     assert evaluations(run)[-1][1] >= 0.9
 
 
-def test_recall_stays_a_guess_without_memory(tmp_path: Path) -> None:
-    run = train(tmp_path, "ppo_memory.yaml", "algorithm.recurrent=none", *BUDGET)
+@pytest.mark.parametrize("name", ["ppo_memory", "dqn_memory"])
+def test_recall_stays_a_guess_without_memory(tmp_path: Path, name: str) -> None:
+    """`test_documented` has both with it; dqn_memory took 4,000 steps."""
+    budget = BUDGET if name == "ppo_memory" else ("stop={env_steps: 10_000}", BUDGET[1])
+    run = train(tmp_path, f"{name}.yaml", "algorithm.recurrent=none", *budget)
     returns = [value for _, value in evaluations(run)]
     assert len(returns) >= 4
     assert max(returns) <= 0.65
+
+
+def test_velocity_is_remembered_that_is_not_shown(tmp_path: Path) -> None:
+    """By an LSTM from zero states; without memory three seeds stayed below -1,000."""
+    changes = ("algorithm.recurrent=lstm", "algorithm.stored_state=false")
+    budget = ("stop={env_steps: 12_000, score: -500}", "evaluation.episodes=20")
+    run = train(tmp_path, "sac_memory.yaml", *changes, *budget)
+    assert max(value for _, value in evaluations(run)) >= -500
