@@ -103,18 +103,16 @@ class Search:
         dirichlet_alpha: float = 0.3,
         dirichlet_fraction: float = 0.25,
     ) -> None:
-        if not 1 <= simulations <= MOST_SIMULATIONS:
-            raise ConfigError(
-                f"simulations must be 1 to {MOST_SIMULATIONS}, the nodes that a tree can have; got "
-                f"{simulations}. 16 to 50 are usual."
-            )
-        if actions < 1 or considered < 1:
-            raise ConfigError(
-                f"a search needs an action, and to consider one; got actions={actions}, "
-                f"considered={considered}"
-            )
-        if not 0 <= discount <= 1:
-            raise ConfigError(f"the discount of a search must be 0 to 1; got {discount!r}")
+        _check_sizes(actions, simulations, considered)
+        _check_constants(
+            within_1={"discount": discount, "dirichlet_fraction": dirichlet_fraction},
+            from_0={"c_visit": c_visit, "c_scale": c_scale, "pb_c_init": pb_c_init},
+            above_0={
+                "least_span": least_span,
+                "pb_c_base": pb_c_base,
+                "dirichlet_alpha": dirichlet_alpha,
+            },
+        )
         self._actions, self._simulations = actions, simulations
         considered = min(considered, actions) if root == "gumbel" else 0
         schedule = [visits_before(k, simulations) for k in range(considered + 1)]
@@ -273,6 +271,30 @@ class _Room:
             return False
         same = self.choices is None or choices is None or self.choices.fits(choices)
         return rows <= self.rows and self.latents.fits(latent) and same
+
+
+def _check_sizes(actions: int, simulations: int, considered: int) -> None:
+    if not 1 <= simulations <= MOST_SIMULATIONS:
+        raise ConfigError(
+            f"simulations must be 1 to {MOST_SIMULATIONS}, the nodes that a tree can have; got "
+            f"{simulations}. 16 to 50 are usual."
+        )
+    if actions < 1 or considered < 1:
+        raise ConfigError(
+            f"a search needs an action, and to consider one; got actions={actions}, "
+            f"considered={considered}"
+        )
+
+
+def _check_constants(
+    within_1: dict[str, float], from_0: dict[str, float], above_0: dict[str, float]
+) -> None:
+    wrong = {name: "0 to 1" for name, number in within_1.items() if not 0 <= number <= 1}
+    wrong |= {name: "at least 0" for name, x in from_0.items() if not 0 <= x < math.inf}
+    wrong |= {name: "above 0" for name, x in above_0.items() if not 0 < x < math.inf}
+    for name, allowed in wrong.items():
+        number = (within_1 | from_0 | above_0)[name]
+        raise ConfigError(f"{name} of a search must be {allowed}; got {number!r}")
 
 
 def visits_before(considered: int, simulations: int) -> list[int]:

@@ -69,14 +69,16 @@ inline double log_gamma_quantile(double uniform, double shape, double factor) {
   return y;
 }
 
-// The action with the highest score; of equal ones the first.
+// The action with the highest score; of equal ones the first. One that was offered is chosen,
+// whatever scores are: places follow from it.
 struct Choice {
   double score = -kInfinity;
   std::int32_t action = -1;
   std::int32_t child = 0;
 
   void offer(double offered, std::int32_t with, std::int32_t leads_to) {
-    if (offered > score || (offered == score && with < action)) *this = {offered, with, leads_to};
+    if (action < 0 || offered > score || (offered == score && with < action))
+      *this = {offered, with, leads_to};
   }
 };
 

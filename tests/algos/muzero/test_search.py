@@ -378,6 +378,21 @@ def test_logits_of_what_is_not_allowed_may_be_anything() -> None:
     np.testing.assert_array_equal(found.policy, case.run(case.search()).policy)
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "allowed"),
+    [
+        ("discount", math.nan, "0 to 1"),
+        ("dirichlet_fraction", 1.5, "0 to 1"),
+        ("c_scale", -1.0, "at least 0"),
+        ("pb_c_init", math.inf, "at least 0"),
+        ("least_span", 0.0, "above 0"),
+    ],
+)
+def test_constant_that_makes_no_sense_is_refused(name: str, number: float, allowed: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} of a search must be {allowed}; got {number}"):
+        Search(2, 16, **{"discount": 1.0, name: number})
+
+
 def test_noise_that_is_no_number_is_the_least_there_is() -> None:
     noise = plainly("gumbel").inputs["noise"]
     noise[:, 0] = 0
@@ -401,8 +416,6 @@ def test_what_does_not_fit_is_refused() -> None:
         Search(2, 65_536, discount=1.0)
     with pytest.raises(ConfigError, match="actions=0"):
         Search(0, 16, discount=1.0)
-    with pytest.raises(ConfigError, match="discount of a search must be 0 to 1; got nan"):
-        Search(2, 16, discount=math.nan)
     huge = Search(1_000_000, 65_535, discount=1.0)
     with pytest.raises(PolicyError, match="take more memory than there is"):
         huge.run(np.zeros((64, 1_000_000)), np.zeros(64), np.zeros((64, 1)), WORLD.step)
