@@ -22,8 +22,8 @@ def train(folder: Path, name: str, *overrides: str) -> Path:
     return run
 
 
-def evaluations(run: Path) -> list[tuple[int, float]]:
-    """Env steps and mean return of each evaluation."""
-    rows = read_lines(run / "metrics.jsonl")
-    rows = [row for row in rows if "eval/return_mean" in row["values"]]
-    return [(row["env_steps"], row["values"]["eval/return_mean"]) for row in rows]
+def evaluations(run: Path, name: str | None = None) -> list[tuple[int, float]]:
+    """Env steps and mean return of each evaluation, or in that one of its environments."""
+    key = "eval/return_mean" if name is None else f"evaluation/{name}/return_mean"
+    rows = [row for row in read_lines(run / "metrics.jsonl") if key in row["values"]]
+    return [(row["env_steps"], row["values"][key]) for row in rows]
