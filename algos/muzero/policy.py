@@ -79,13 +79,13 @@ class MuZeroPolicy:
         return worth
 
     def _any(self, rows: int, noise: Array, mask: Bool | None) -> ActionOutput:
-        """Any allowed action: that of the greatest number."""
+        """Any allowed action: that of the greatest number; nobody has said a value."""
         allowed = np.ones((rows, self._choices), np.bool_) if mask is None else mask.copy()
         allowed[~allowed.any(axis=1), 0] = True
         numbers = np.asarray(noise, np.float32).reshape(allowed.shape)
         action = np.where(allowed, numbers, -1).argmax(axis=1)
         policy: F32 = (allowed / allowed.sum(axis=1, keepdims=True)).astype(np.float32)
-        return _output(action, policy, np.zeros(rows, np.float32))
+        return _output(action, policy, np.full(rows, np.nan, np.float32))
 
     def environment_action(self, action: Array) -> Array:
         """Count from the space's first choice."""

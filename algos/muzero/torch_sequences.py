@@ -31,8 +31,8 @@ class TorchSequences(NamedTuple):
         played: ``[K + 1, N]``.
         known: ``[K + 1, N]``.
         policy: ``[K + 1, N, A]``, what the search made of it.
-        root_value: ``[K + 1, N]``, of the search at ``later``; of the final observation there is
-            none.
+        root_value: ``[K + 1, N]``, of the search at ``later``; of the final observation, and where
+            actions were any (`random_warmup`), there is none.
         searched: ``[K + 1, N]``, whether there is one.
         weight: ``[N]``, importance weights.
     """
@@ -101,12 +101,12 @@ class Sequences:
         )
 
     def _searched(self, batch: SequenceBatch, targets: Targets) -> tuple[Tensor, Tensor]:
-        """Values that searches found, and where there are any: not at final observations."""
+        """Values that searches found, and where: not at final observations, nor in a warm-up."""
         values = batch.extra[VALUE]
         last = values.shape[1] - 1
         inside: Bool = targets.later < batch.mask.sum(axis=1)[:, None]
         found = np.take_along_axis(values, np.minimum(targets.later, last), 1)
-        return self._first(found), self._first(inside.astype(np.float32))
+        return self._first(found), self._first((inside & ~np.isnan(found)).astype(np.float32))
 
     def _first(self, column: Array) -> Tensor:
         """A column ``[N, k, ...]`` as ``[k, N, ...]`` on the device."""

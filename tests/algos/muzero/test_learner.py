@@ -73,7 +73,8 @@ class Oracle:
         length, values = int(batch.mask[row].sum()), np.zeros(batch.obs.shape[:2])
         values[row] = [self.value_of(each, self.target) for each in obs]
         if config.bootstrap == "search":
-            values[row, :length] = batch.extra[VALUE][row, :length]
+            found = batch.extra[VALUE][row, :length]
+            values[row, :length] = np.where(np.isnan(found), values[row, :length], found)
         predictions = []
         latent = self.centred(self.mlp("representation", torch.from_numpy(obs[0]), self.online))
         predictions.append((1.0, latent, None))
@@ -132,6 +133,7 @@ def test_gradient_is_that_of_the_papers_pseudocode(changes):
     config = make_config(**changes)
     learner, batch = make_learner(config), make_sequences(config, seed=1)
     assert batch.terminated[:, : config.unroll].any() and batch.truncated.any()
+    batch.extra[VALUE][::3] = np.nan  # of the warm-up, in which nobody searched
     oracle = Oracle(config, learner)
     loss, errors = oracle.batch(batch, drawn_actions(learner, batch, config.unroll))
     gradient = learner.gradient(batch).copy()
