@@ -75,8 +75,8 @@ class Sequences:
     def take(self, batch: SequenceBatch, rng: np.random.Generator) -> TorchSequences:
         """A batch on the device; ``rng`` draws actions behind the ends of episodes."""
         settings, unroll = self._settings, self._settings.unroll
-        if settings.two_players and not self._looked:
-            check_turns(batch)
+        if not self._looked:
+            check_turns(batch, two_players=settings.two_players)
             self._looked = True
         # What one player gains the other loses.
         discount = -settings.gamma if settings.two_players else settings.gamma
@@ -118,18 +118,27 @@ class Sequences:
         return Rows(vector if self._scaling is None else self._scaling(vector), images)
 
 
-def check_turns(batch: SequenceBatch) -> None:
-    """See whether another player moves with every step.
+def check_turns(batch: SequenceBatch, *, two_players: bool) -> None:
+    """See whether another player moves with every step, or always the same one.
 
     Raises:
-        ConfigError: The same one did twice.
+        ConfigError: It is not as the settings say.
     """
+    if TO_PLAY not in (batch.obs.dtype.names or ()):
+        return
     player = cast("NDArray[np.void]", batch.obs)[TO_PLAY].astype(np.int64)
-    again = (player[:, 1:] == player[:, :-1]) & batch.mask
-    if again.any():
+    player = player.reshape(*batch.obs.shape[:2], -1)[..., 0]
+    wrong = ((player[:, 1:] == player[:, :-1]) == two_players) & batch.mask
+    if not wrong.any():
+        return
+    where = f"in {wrong.sum()} of {batch.mask.sum()} steps of the first batch"
+    if two_players:
         raise ConfigError(
             f"algorithm.two_players is for games in which another player moves with every step; "
-            f"{TO_PLAY!r} stayed {player[:, :-1][again][0]} in {again.sum()} steps of the first "
-            "batch. Set it to false where one agent plays against an opponent that is part of the "
-            "environment."
+            f"{TO_PLAY!r} stayed {player[:, :-1][wrong][0]} {where}. Set it to false where one "
+            "agent plays against an opponent that is part of the environment."
         )
+    raise ConfigError(
+        f"algorithm.two_players is false, so that one player would gain what the other gains; "
+        f"{TO_PLAY!r} changed {where}. Set it to true where one agent moves for both in turn."
+    )

@@ -179,18 +179,33 @@ def test_networks_say_nothing_at_first():
     assert np.ptp(step.latent[0]) > 1
 
 
-def test_game_in_which_the_same_player_moves_twice_is_refused():
-    parts = (("seen", SEEN), ("to_play", SpaceSpec("discrete", (), "int64", n=2)))
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_players_move_as_the_settings_say_or_are_refused(shape):
+    turn = SpaceSpec("box", shape, "int8", low=(0.0,), high=(1.0,))
+    parts = (("seen", SEEN), ("to_play", turn))
     environment = msgspec.structs.replace(ENVIRONMENT, observation=SpaceSpec.composite(parts))
-    config = make_config(two_players=True)
-    plain = make_sequences(config)
-    obs = np.zeros(plain.obs.shape[:2], environment.observation.row_dtype)
-    obs["seen"], turns = plain.obs, np.arange(obs.shape[1]) % 2
-    obs["to_play"] = turns
-    learner = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 1))
-    learner.update(replace(plain, obs=obs))
-    obs = obs.copy()
-    obs["to_play"][3, 1:] = 1 - turns[1:]
-    learner = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 1))
-    with pytest.raises(ConfigError, match="'to_play' stayed 0 in 1 steps of the first batch"):
-        learner.update(replace(plain, obs=obs))
+    plain = make_sequences(make_config())
+    rows, times = plain.obs.shape[:2]
+    obs = np.zeros((rows, times), environment.observation.row_dtype)
+    turns = np.arange(times) % 2
+    obs["seen"] = plain.obs
+
+    def learn(players, *, two_players):
+        seen = obs.copy()
+        seen["to_play"] = players.reshape(rows, times, *shape)
+        config = make_config(two_players=two_players)
+        learner = config.make_algorithm(environment, LearnerSetup(0, 1, 1, 1))
+        return learner.update(replace(plain, obs=seen))
+
+    alternating, same = np.tile(turns, (rows, 1)), np.ones((rows, times), np.int8)
+    learn(alternating, two_players=True)
+    learn(same, two_players=False)
+    twice = alternating.copy()
+    twice[3, 1:] = 1 - turns[1:]
+    steps = int(plain.mask.sum())
+    with pytest.raises(ConfigError, match=f"'to_play' stayed 0 in 1 of {steps} steps"):
+        learn(twice, two_players=True)
+    once = same.copy()
+    once[3, 0] = 0
+    with pytest.raises(ConfigError, match=f"'to_play' changed in 1 of {steps} steps"):
+        learn(once, two_players=False)
