@@ -74,6 +74,15 @@ def test_policy_plays_as_it_acts(tmp_path: Path) -> None:
             move = np.int64(np.flatnonzero(obs["moves"])[-1])
             obs, _, over, _, _ = env.step(move)
             seen, *_ = against.step(move)
+    against = TicTacToe(opponent=str(run), side="first")
+    given: list[Any] = []
+    against._opponent._policy = lambda obs: given.append(obs) or policy(obs)  # type: ignore[union-attr]
+    for each in (env, against):
+        each.reset(seed=0)
+        each.step(np.int64(4))
+    obs = env._observation()
+    assert obs["to_play"] == 1
+    assert all(np.array_equal(given[0][key], obs[key]) for key in obs)
     with pytest.raises(PolicyError, match=r"can't play fastloop/ConnectFour-v0"):
         ConnectFour(opponent=str(run))
 
