@@ -15,7 +15,7 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.algorithm.parameters import ParameterPack
 from fast_core.algorithm.spec import EnvironmentSpec
-from fast_core.config import RunConfig
+from fast_core.config import RunConfig, schema
 from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.monitor.checkpoint_files import LEARNER_FILE, MANIFEST, check, complete_names
@@ -105,8 +105,13 @@ def _searching(file: PolicyFile, where: str, simulations: int) -> PolicyFile:
             f"simulations={simulations!r} is for policies that search, as muzero's do; the policy "
             f"{where} is of {algorithm['name']!r}. Leave it out."
         )
-    if type(simulations) is not int or simulations < 1:
-        raise ConfigError(f"simulations must be an integer of at least 1; got {simulations!r}")
+    fields = msgspec.structs.fields(algorithm_config_type(str(algorithm["name"])))
+    kind = next(field.type for field in fields if field.name == "simulations")
+    try:
+        msgspec.convert(simulations, kind)
+    except msgspec.ValidationError as error:
+        wanted = schema.describe(msgspec.inspect.type_info(kind))
+        raise ConfigError(f"simulations must be {wanted}; got {simulations!r}") from error
     return msgspec.structs.replace(file, algorithm={**algorithm, "simulations": simulations})
 
 

@@ -291,8 +291,9 @@ def test_policies_that_search_may_search_longer(
     for policy in policies:
         action, state = policy(board)
         assert action in range(2, 9) and state is None
-    with pytest.raises(ConfigError, match="simulations must be an integer of at least 1; got 0"):
-        load_policy(file, simulations=0)
+    for wrong in (0, 70_000, 2.5, True):
+        with pytest.raises(ConfigError, match=f"integer of at least 1 .*65535; got {wrong}"):
+            load_policy(file, simulations=wrong)  # type: ignore[arg-type]
 
 
 def test_simulations_are_refused_where_nothing_is_searched(
