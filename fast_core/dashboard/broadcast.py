@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from fast_core.dashboard.clients import Ack, Client, understand
 from fast_core.dashboard.clips import Clips
 from fast_core.dashboard.pictures import Kind, encode, header
-from fast_core.dashboard.source import End, Source
+from fast_core.dashboard.source import End, RunSource
 from fast_core.run.frame import Frame
 from fast_core.system.text import error_text
 
@@ -90,7 +90,7 @@ class Broadcast:
         clips: The last seconds of what is watched.
     """
 
-    def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
+    def __init__(self, source: RunSource, warn: Callable[[str], None]) -> None:
         """``warn`` is called with a sentence."""
         self.source = source
         self.refused = once_each(warn, "the page refused somebody")

@@ -19,7 +19,7 @@ ALL_BYTES = 64 << 20  # of all of them
 Form = Literal["gif", "mp4"]
 
 
-class Shot(NamedTuple):
+class KeptShot(NamedTuple):
     """A file of an image or a text, and when its frame was taken, on the monotonic clock."""
 
     at_s: float
@@ -36,10 +36,10 @@ class Reel:
     """The last shots of a tile of one kind, as many as fit."""
 
     def __init__(self) -> None:
-        self.shots: deque[Shot] = deque()
+        self.shots: deque[KeptShot] = deque()
         self._nbytes = 0
 
-    def add(self, shot: Shot, most_bytes: int) -> None:
+    def add(self, shot: KeptShot, most_bytes: int) -> None:
         """Keep a shot, and let those go that are too old or too many."""
         self.shots.append(shot)
         self._nbytes += len(shot.data)
@@ -67,9 +67,9 @@ class Clips:
     def add(self, tile: int, kind: Kind, at_s: float, data: bytes) -> None:
         """Keep an image file of a tile."""
         reel = self._reels.setdefault((tile, kind), Reel())
-        reel.add(Shot(at_s, data, kind), min(KEPT_BYTES, ALL_BYTES // len(self._reels)))
+        reel.add(KeptShot(at_s, data, kind), min(KEPT_BYTES, ALL_BYTES // len(self._reels)))
 
-    def shots(self, tile: int, seconds: float) -> list[Shot]:
+    def shots(self, tile: int, seconds: float) -> list[KeptShot]:
         """Those of the last ``seconds``: what was rendered, or else what the network saw."""
         for kind in (Kind.RGB, Kind.TEXT, Kind.OBSERVATION):
             reel = self._reels.get((tile, kind))
@@ -78,7 +78,7 @@ class Clips:
                 return [shot for shot in reel.shots if last_s - shot.at_s <= seconds]
         return []
 
-    def film(self, shots: list[Shot], form: Form) -> bytes:
+    def film(self, shots: list[KeptShot], form: Form) -> bytes:
         """A film of them; takes a while, so it is called in a thread of its own.
 
         Raises:
@@ -95,7 +95,7 @@ class Clips:
             self._busy.release()
 
 
-def _gif(shots: list[Shot], fps: float) -> bytes:
+def _gif(shots: list[KeptShot], fps: float) -> bytes:
     import io
 
     from PIL import Image
@@ -109,7 +109,7 @@ def _gif(shots: list[Shot], fps: float) -> bytes:
     return out.getvalue()
 
 
-def _mp4(shots: list[Shot], fps: float) -> bytes:
+def _mp4(shots: list[KeptShot], fps: float) -> bytes:
     from fast_core.envs.drawing.video_file import VideoFile
 
     size = shots[-1].pixels.shape

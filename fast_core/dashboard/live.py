@@ -41,7 +41,7 @@ LATE_S = 3.0  # after which it is said that nothing has come of a tile
 CROWDED_FPS = 2.0
 
 
-class LiveRun:
+class WatchedRun:
     """See `fast_core.dashboard.source.Source`.
 
     Concurrency: reads boards and counters that others write, and waits for nobody; writes the

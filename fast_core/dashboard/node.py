@@ -18,7 +18,7 @@ from fast_core.run.structures import INSIGHTS, insights, watching
 from fast_core.run.watching import WATCHING, Watching
 
 if TYPE_CHECKING:
-    from fast_core.dashboard.live import LiveRun
+    from fast_core.dashboard.live import WatchedRun
     from fast_core.dashboard.server import PageServer
 
 NICENESS = 10
@@ -33,7 +33,7 @@ class Dashboard(Node):
     essential = False
     _server: PageServer | None = None
     _served: Served | None = None
-    _live: LiveRun | None = None
+    _live: WatchedRun | None = None
 
     @classmethod
     def structures(cls, plan: RunPlan, name: str) -> Iterator[Structure]:
@@ -49,7 +49,7 @@ class Dashboard(Node):
             os.nice(NICENESS)
         # here, because the launcher imports this module and needs none of them
         from fast_core.dashboard.insight import Insights
-        from fast_core.dashboard.live import LiveRun
+        from fast_core.dashboard.live import WatchedRun
         from fast_core.dashboard.server import PageServer, RunPage
         from fast_core.dashboard.serving import listen
 
@@ -61,7 +61,7 @@ class Dashboard(Node):
         memory, name = context.memory, context.name
         words = memory.at(Trace, f"{WATCHING}/{name}")
         thoughts = Insights(context.plan, memory, f"{INSIGHTS}/{name}")
-        self._live = LiveRun(context.plan, memory, Watching(words.words), thoughts)
+        self._live = WatchedRun(context.plan, memory, Watching(words.words), thoughts)
         self._server = server = PageServer(
             RunPage(self._live, context.log.warning),
             listening,

@@ -197,7 +197,7 @@ class Insight(msgspec.Struct, frozen=True):
 News = Hello | Rows | Event | End
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """A run, as the page's server asks for it; called by one thread."""
 
     def hello(self) -> Hello:

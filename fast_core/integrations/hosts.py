@@ -38,7 +38,7 @@ from typing import Any, ClassVar, Literal
 from fast_core.errors import ConfigError
 from fast_core.integrations.results import (
     Coroutines,
-    Verdict,
+    EvalResult,
     figures,
     refuse_generator,
     rows,
@@ -182,7 +182,7 @@ class Evaluating(_Working):
     method = "eval"
     _best = -math.inf
 
-    def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> Verdict:
+    def __call__(self, weights: Weights | None, train_iter: int, envstep: int) -> EvalResult:
         """Load ``weights`` unless it has them, evaluate, and have the best so far saved."""
         told = verdict(self._work(weights, train_iter, envstep))
         if told.score is None and hasattr(self.host, "save_evaluated"):

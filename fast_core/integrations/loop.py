@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fast_core.errors import NodeFailed
 from fast_core.integrations.coordinator import Coordinator, Round
 from fast_core.integrations.hosts import Collected, Learning, Weights
-from fast_core.integrations.results import Verdict, without_ours
+from fast_core.integrations.results import EvalResult, without_ours
 from fast_core.messages import RolloutOrder
 from fast_core.system.text import error_text
 
@@ -40,7 +40,7 @@ class Team:
     """
 
     collectors: Sequence[Callable[[Weights | None, int, int], Collected]]
-    evaluator: Callable[[Weights | None, int, int], Verdict] | None
+    evaluator: Callable[[Weights | None, int, int], EvalResult] | None
     learning: Learning
     should_eval: Callable[[int], bool]
     end: Callable[[], None]

@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EvalResult:
     """What one `eval` came to.
 
     Attributes:
@@ -35,21 +35,21 @@ class Verdict:
     stop: bool
 
 
-def verdict(result: object) -> Verdict:
+def verdict(result: object) -> EvalResult:
     """Read what `eval` gave.
 
     Raises:
         ConfigError: It is a pair that does not begin with a truth value.
     """
     if not (isinstance(result, tuple) and len(result) == 2):
-        return Verdict(result, _number(result), stop=False)
+        return EvalResult(result, _number(result), stop=False)
     first, score = result
     if not isinstance(_item(first), (bool, np.bool_)):
         raise ConfigError(
             f"eval() gave a pair, the first of which is {first!r}; a pair is (stop, score), and "
             "stop is True or False. Give the score alone, or (False, score)."
         )
-    return Verdict(result, _number(score), stop=bool(first))
+    return EvalResult(result, _number(score), stop=bool(first))
 
 
 def figures(told: object) -> dict[str, float]:

@@ -17,15 +17,15 @@ from typing import NoReturn
 from fast_core.envs.trying.fitting import probe_all
 from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError, FastLoopError
+from fast_core.launcher.failures.description import describe_failure, environment_traceback
 from fast_core.launcher.failures.limits import Limits
-from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.launcher.failures.sources import Sources
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.launcher.outcome import EXIT_FAILED
 from fast_core.launcher.processes.start import probe_start
 from fast_core.launcher.session import Session
 from fast_core.launcher.shell import Shell
-from fast_core.launcher.shown.records import write_crash
+from fast_core.launcher.shown.trace_and_crash import write_crash
 from fast_core.launcher.verdict import Findings
 from fast_core.launcher.wiring import node_class
 from fast_core.messages import Event, Failed, LogLine, Ready, Restoring

@@ -21,7 +21,7 @@ from fast_core.launcher.checkpoints.store import drop_abandoned, newest_valid
 from fast_core.launcher.lost_part import Comeback, LostPart
 from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.session import Continuation, Session
-from fast_core.launcher.shown.records import add_crash
+from fast_core.launcher.shown.trace_and_crash import add_crash
 from fast_core.messages import Failed
 from fast_core.monitor.checkpoint_files import complete_names
 from fast_core.monitor.crash import crash_report, went_on

@@ -38,7 +38,7 @@ from fast_core.launcher.prepare import choosing_nothing_inline, identity
 from fast_core.launcher.process_mode import ProcessMode, look, process_tree
 from fast_core.launcher.processes.beginning import LostEarly
 from fast_core.launcher.session import Continuation, Mode, Session, carry_out
-from fast_core.launcher.shown.records import write_crash
+from fast_core.launcher.shown.trace_and_crash import write_crash
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.verdict import Verdict, judge
 from fast_core.messages import Failed
@@ -52,7 +52,7 @@ from fast_core.monitor.run_state import no_checkpoint
 from fast_core.monitor.screen import make_progress
 from fast_core.monitor.screens.access import check_page
 from fast_core.monitor.view import RunSummary
-from fast_core.policy.start import take_start
+from fast_core.policy.beginning import take_start
 from fast_core.system.decoding import from_json
 from fast_core.system.durable import write_durably
 from fast_core.system.interrupts import Interrupted, Interrupts

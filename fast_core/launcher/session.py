@@ -33,8 +33,8 @@ from fast_core.launcher.outcome import Outcome
 from fast_core.launcher.rerunning.recorder import Recorder
 from fast_core.launcher.shell import Shell
 from fast_core.launcher.shown.display import Display
-from fast_core.launcher.shown.records import TraceDrain, write_crash, write_records
 from fast_core.launcher.shown.scores import Scores
+from fast_core.launcher.shown.trace_and_crash import TraceDrain, write_crash, write_records
 from fast_core.launcher.shown.versions import write_versions
 from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.verdict import Findings, Verdict, judge, remarks

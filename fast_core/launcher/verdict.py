@@ -21,7 +21,7 @@ from fast_core.launcher.sizing.placement import Choice
 from fast_core.launcher.topology import check_topology
 from fast_core.memory import memory_available
 from fast_core.monitor.sinks import check_sinks
-from fast_core.policy.start import check_start, read_start
+from fast_core.policy.beginning import check_start, read_start
 from fast_core.run.memory import check_memory
 from fast_core.run.plan import RunPlan
 from fast_core.system import resources

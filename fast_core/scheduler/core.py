@@ -23,7 +23,7 @@ from fast_core.scheduler.decisions import (
 )
 from fast_core.scheduler.failures import describe
 from fast_core.scheduler.flow import Flow
-from fast_core.scheduler.ledger import Place
+from fast_core.scheduler.ledger import RolloutState
 from fast_core.scheduler.life import LAUNCHER, Life, Send
 from fast_core.scheduler.reading import read_statistics
 from fast_core.scheduler.settings import SchedulerSettings
@@ -253,7 +253,7 @@ def _rollout_ready(run: Life, event: messages.RolloutReady) -> bool:
     served_s = flow.complete(rollout, run.now_s, flow.settings.rows_per_rollout)
     if run.loads is not None:
         run.loads.completed(event.node, served_s)
-    if rollout.place is Place.STAGED:
+    if rollout.place is RolloutState.STAGED:
         for node, command in flow.stages.enter(rollout):
             run.send(node, command)
     return True

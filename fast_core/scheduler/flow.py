@@ -18,7 +18,7 @@ import msgspec
 from fast_core.messages import Collect, RolloutOrder, Train, Trained
 from fast_core.scheduler.degree import Auto, AutoState, Spent, effective_share
 from fast_core.scheduler.followers import Followers
-from fast_core.scheduler.ledger import Ledger, Place, Rollout
+from fast_core.scheduler.ledger import Ledger, Rollout, RolloutState
 from fast_core.scheduler.ratio import Ratio
 from fast_core.scheduler.settings import FlowSettings
 from fast_core.scheduler.settled import Settled
@@ -150,7 +150,7 @@ class Flow:
         """
         assert rollout.result is not None
         served_s = self.times.completed(rollout.result.node, rollout.began_s, now_s)
-        if rollout.place is Place.LATE:
+        if rollout.place is RolloutState.LATE:
             self.tickets.late -= 1
             self._ledger.release([rollout])
             return served_s

@@ -18,7 +18,7 @@ import msgspec
 from fast_core.messages import Assign, RolloutOrder, RolloutReady, RolloutRef
 
 
-class Place(Enum):
+class RolloutState(Enum):
     """Where a rollout is."""
 
     RUNNING = "running"
@@ -48,7 +48,7 @@ class Rollout:
 
     order: RolloutOrder
     last_ticket: int
-    place: Place = Place.RUNNING
+    place: RolloutState = RolloutState.RUNNING
     result: RolloutReady | None = None
     rows: int = 0
     grants: int | None = None
@@ -237,8 +237,8 @@ class Ledger:
         self.running -= 1
         self._unbegun.discard(shard)
         rollout.result = event
-        if rollout.place is Place.RUNNING:
-            rollout.place = Place.STAGED
+        if rollout.place is RolloutState.RUNNING:
+            rollout.place = RolloutState.STAGED
         if self._free[shard]:
             self._wait(shard)
         return rollout
@@ -275,8 +275,8 @@ class Ledger:
     def release(self, rollouts: Sequence[Rollout]) -> None:
         """Free the slots of rollouts that were trained on, or came too late for it."""
         for rollout in rollouts:
-            assert rollout.place in (Place.TRAINING, Place.LATE)
-            rollout.place = Place.FREED
+            assert rollout.place in (RolloutState.TRAINING, RolloutState.LATE)
+            rollout.place = RolloutState.FREED
             shard = rollout.order.shard
             full, self._free[shard] = not self._free[shard], self._free[shard] | self._bit(rollout)
             if full and self._running[shard] is None and self.owners[shard]:

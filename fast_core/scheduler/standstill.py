@@ -90,7 +90,7 @@ class Standstill:
 
     def look(
         self, debts: Iterator[Debt], idle_since_s: float | None, now_s: float
-    ) -> Verdict | None:
+    ) -> Overdue | None:
         """What to say of ``debts`` at ``now_s``; None if there is nothing to say.
 
         Args:
@@ -110,7 +110,7 @@ class Standstill:
             self.check_s = self._since_s + (limit_s if self._told else limit_s / 2)
             return None
         self._told, self.check_s = True, self._since_s + limit_s
-        return Verdict(owed, stood_s, limit_s, key, over=stood_s >= limit_s)
+        return Overdue(owed, stood_s, limit_s, key, over=stood_s >= limit_s)
 
     def _limit(self, owed: list[Debt]) -> tuple[float, str]:
         assert self._first_s is not None
@@ -120,7 +120,7 @@ class Standstill:
         return usual_s, "supervision.repeat_timeout_s"
 
 
-class Verdict(NamedTuple):
+class Overdue(NamedTuple):
     """A run that stands still.
 
     Attributes:

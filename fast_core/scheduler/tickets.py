@@ -20,9 +20,9 @@ from collections import deque
 from operator import attrgetter
 from typing import NamedTuple
 
-from fast_core.scheduler.ledger import Place, Rollout
+from fast_core.scheduler.ledger import Rollout, RolloutState
 
-_GONE = (Place.TRAINING, Place.FREED, Place.DROPPED, Place.LATE)
+_GONE = (RolloutState.TRAINING, RolloutState.FREED, RolloutState.DROPPED, RolloutState.LATE)
 
 
 class Merged(NamedTuple):
@@ -90,7 +90,7 @@ class Tickets:
         """Count a rollout that is ready to be merged."""
         self.ready += 1
         self._completed += 1
-        rollout.place, rollout.completion = Place.READY, self._completed
+        rollout.place, rollout.completion = RolloutState.READY, self._completed
         self._ready.append(rollout)
 
     def drop(self, rollout: Rollout) -> bool:
@@ -99,12 +99,12 @@ class Tickets:
         Returns:
             Whether it was counted; late ones aren't.
         """
-        counted = rollout.place is not Place.LATE
+        counted = rollout.place is not RolloutState.LATE
         if counted:
             self.started -= 1
         else:
             self.late -= 1
-        rollout.place = Place.DROPPED
+        rollout.place = RolloutState.DROPPED
         return counted
 
     def merge(self, *, in_shard_order: bool) -> list[Rollout] | None:
@@ -118,7 +118,7 @@ class Tickets:
         chosen, self._due = self._due, []
         while len(chosen) < self.shards:
             rollout = self._ready.popleft()
-            if rollout.place is Place.READY:
+            if rollout.place is RolloutState.READY:
                 chosen.append(rollout)
         chosen.sort(key=attrgetter("order.shard" if in_shard_order else "completion"))
         self._mark(chosen)
@@ -137,22 +137,22 @@ class Tickets:
         """Move what must join the next ticket to ``_due``; False while one of it still runs."""
         while self._open and self._open[0].last_ticket <= self.merged:
             oldest = self._open[0]
-            waits = oldest.place is Place.RUNNING and not self._drops
-            if waits or oldest.place is Place.STAGED:
+            waits = oldest.place is RolloutState.RUNNING and not self._drops
+            if waits or oldest.place is RolloutState.STAGED:
                 return False
             self._open.popleft()
-            if oldest.place is Place.RUNNING:
-                oldest.place = Place.LATE
+            if oldest.place is RolloutState.RUNNING:
+                oldest.place = RolloutState.LATE
                 self.late += 1
                 self.started -= 1
-            elif oldest.place is Place.READY:
-                oldest.place = Place.DUE
+            elif oldest.place is RolloutState.READY:
+                oldest.place = RolloutState.DUE
                 self._due.append(oldest)
         return True
 
     def _mark(self, chosen: list[Rollout]) -> None:
         for rollout in chosen:
-            rollout.place = Place.TRAINING
+            rollout.place = RolloutState.TRAINING
         self.ready -= len(chosen)
         self.merged += 1
         for queue in (self._ready, self._open):

@@ -92,7 +92,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Figures:
+class RunFigures:
     """What one side reached.
 
     Attributes:
@@ -169,7 +169,7 @@ def side(config: RunConfig, workers: int, directory: str) -> RunConfig:
 # --- measuring ---------------------------------------------------------------------------------
 
 
-def measure(config: RunConfig, seconds: float, folder: Path) -> Figures:
+def measure(config: RunConfig, seconds: float, folder: Path) -> RunFigures:
     """Launch a run, wait until it is warm, watch it for some seconds, and end it.
 
     Raises:
@@ -179,7 +179,7 @@ def measure(config: RunConfig, seconds: float, folder: Path) -> Figures:
     path.write_text(config_file.dumps(config), "utf-8")
     child = Child(["launch", str(path)], resources.cores().ids, log)
     try:
-        watch = Watch(config, child, log)
+        watch = RunWatch(config, child, log)
         watch.until(seconds * WARM_SHARE)
         before, at_s = watch.rows[-1], time.monotonic()
         busy_s = usage.cpu_s(usage.family(child.pid))
@@ -191,7 +191,7 @@ def measure(config: RunConfig, seconds: float, folder: Path) -> Figures:
         _end(child)
     passed_s = after.time_s - before.time_s
     ended = after.episodes - before.episodes
-    return Figures(
+    return RunFigures(
         workers=config.rollout.shards,
         env_steps_per_s=(after.env_steps - before.env_steps) / passed_s,
         episodes_per_hour=3600 * ended / passed_s,
@@ -209,7 +209,7 @@ class Round(NamedTuple):
     episodes: float
 
 
-class Watch:
+class RunWatch:
     """Follows the metrics of a run.
 
     Attributes:
@@ -261,9 +261,11 @@ def _end(child: Child) -> None:
     child.kill()
 
 
-def compare(config: RunConfig, workers: int, plan: Plan) -> tuple[list[Figures], list[Figures]]:
+def compare(
+    config: RunConfig, workers: int, plan: Plan
+) -> tuple[list[RunFigures], list[RunFigures]]:
     """Measure one worker and ``workers``, in turns."""
-    found: dict[int, list[Figures]] = {1: [], workers: []}
+    found: dict[int, list[RunFigures]] = {1: [], workers: []}
     for turn in range(plan.rounds):
         order = (1, workers) if turn % 2 == 0 else (workers, 1)
         for count in order:
@@ -276,18 +278,18 @@ def compare(config: RunConfig, workers: int, plan: Plan) -> tuple[list[Figures],
 # --- what is printed ---------------------------------------------------------------------------
 
 
-def median(rounds: Sequence[Figures]) -> Figures:
+def median(rounds: Sequence[RunFigures]) -> RunFigures:
     """The median of each figure."""
     names = [name for name in asdict(rounds[0]) if name != "workers"]
     values = {name: statistics.median(getattr(each, name) for each in rounds) for name in names}
-    return Figures(workers=rounds[0].workers, **values)
+    return RunFigures(workers=rounds[0].workers, **values)
 
 
 def result(
     config: RunConfig,
     plan: Plan,
-    ones: Sequence[Figures],
-    manys: Sequence[Figures],
+    ones: Sequence[RunFigures],
+    manys: Sequence[RunFigures],
     load: float,
 ) -> dict[str, Any]:
     """Everything that was found, as one JSON object; ``load`` is the machine's, before."""
@@ -317,7 +319,7 @@ def result(
 
 def table(found: dict[str, Any]) -> str:
     """What was found, for people."""
-    one, many = Figures(**found["one"]), Figures(**found["many"])
+    one, many = RunFigures(**found["one"]), RunFigures(**found["many"])
     used = min(found["workers"], found["cores"])
     rows = [
         ("", "1 worker", f"{many.workers} workers", "ratio"),

@@ -69,7 +69,7 @@ def _contents(directory: Path, state: dict[str, object], top: int) -> dict[str, 
     if len(seen) != kept.shards * kept.envs:
         raise ValueError(f"{len(seen)} positions of {kept.shards} shards of {kept.envs}")
     ranked = highest(state, seen, top)
-    figures = Figures(len(seen), {(row.log, row.row) for row in ranked})
+    figures = ReplayFigures(len(seen), {(row.log, row.row) for row in ranked})
     for shard in range(kept.shards):
         _read(kept, directory / rows_file(shard), shard, figures)
     return {
@@ -80,7 +80,7 @@ def _contents(directory: Path, state: dict[str, object], top: int) -> dict[str, 
     }
 
 
-class Figures:
+class ReplayFigures:
     """Counts rows as they pass.
 
     Attributes:
@@ -180,7 +180,7 @@ def _choose(run: RunDirectory, checkpoint: str | None) -> Path:
     return run.checkpoints / name
 
 
-def _read(kept: KeptRows, path: Path, shard: int, figures: Figures) -> None:
+def _read(kept: KeptRows, path: Path, shard: int, figures: ReplayFigures) -> None:
     try:
         with open_regular(path) as file:
             for piece in rows_of(file, kept.columns, kept.envs):
@@ -224,7 +224,7 @@ def _priorities(state: dict[str, object]) -> dict[str, float] | None:
     return {"mean": float(live.mean()), "min": float(live.min()), "max": float(live.max())}
 
 
-def _row(row: RankedRow, figures: Figures) -> dict[str, object]:
+def _row(row: RankedRow, figures: ReplayFigures) -> dict[str, object]:
     newest = figures.newest
     shown: dict[str, object] = {
         "environment": row.log,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fast_core.config import DashboardConfig
-from fast_core.dashboard.live import LiveRun, slowed_ns
+from fast_core.dashboard.live import WatchedRun, slowed_ns
 from fast_core.dashboard.meters import SPAN_S, Meters
 from fast_core.dashboard.tile_states import STILL_S, Best, TileStates
 from fast_core.memory import StatsColumn
@@ -110,7 +110,7 @@ def test_share_of_waiting_is_that_of_the_last_seconds(clock: list[float]) -> Non
 def test_time_goes_on_between_rows_and_a_first_round_is_training(
     stage: Stage, clock: list[float]
 ) -> None:
-    live: Any = LiveRun(stage.plan, stage.memory, None, None)  # type: ignore[arg-type]
+    live: Any = WatchedRun(stage.plan, stage.memory, None, None)  # type: ignore[arg-type]
     assert (live.now().phase, live.now().elapsed_s) == ("starting", 0.0)
     stage.memory.all_stats()["env-1"].words[StatsColumn.STEP] = 3
     clock[0] += 20.0
@@ -126,7 +126,7 @@ def test_time_goes_on_between_rows_and_a_first_round_is_training(
 def test_tile_of_which_nothing_comes_for_long_says_so(stage: Stage, clock: list[float]) -> None:
     nothing: Any = None
     watching: Any = Watching(memoryview(bytearray(8 * 40)).cast("q"))
-    live = LiveRun(stage.plan, stage.memory, watching, nothing)
+    live = WatchedRun(stage.plan, stage.memory, watching, nothing)
     stats = stage.memory.all_stats()
     both = [stats[name].words for name in ("env-0", "env-1")]
 
@@ -151,7 +151,7 @@ def test_frame_and_figures_come_from_memory_and_files(stage: Stage) -> None:
         def want(self, intervals_ns: dict[int, int], now_ns: int, **how: bool) -> None:
             wanted.append(intervals_ns)
 
-    live: Any = LiveRun(plan, stage.memory, Watching(), None)  # type: ignore[arg-type]
+    live: Any = WatchedRun(plan, stage.memory, Watching(), None)  # type: ignore[arg-type]
     hello = live.hello()
     assert (hello.run.name, hello.run.running, hello.frames) == ("toy", True, True)
     assert [(each.tile, each.shard, each.env, each.kind) for each in hello.tiles] == [
@@ -196,7 +196,7 @@ def test_crowded_page_is_given_poses_as_often_as_they_are_wanted(
         def want(self, intervals_ns: dict[int, int], now_ns: int, **how: bool) -> None:
             wanted.append(intervals_ns)
 
-    live: Any = LiveRun(stage.plan, stage.memory, Watching(), None)  # type: ignore[arg-type]
+    live: Any = WatchedRun(stage.plan, stage.memory, Watching(), None)  # type: ignore[arg-type]
     monkeypatch.setattr(live, "_crowded", lambda: 1.0)
     monkeypatch.setattr(live._painter, "ask", lambda *asked: None)
     room = bytearray(live._layout.nbytes)

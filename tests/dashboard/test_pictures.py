@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fast_core.dashboard.clips import ALL_BYTES, KEPT_BYTES, KEPT_S, UNWATCHED_S, Clips, Shot
+from fast_core.dashboard.clips import ALL_BYTES, KEPT_BYTES, KEPT_S, UNWATCHED_S, Clips, KeptShot
 from fast_core.dashboard.pictures import Kind, as_rgb, encode, header, observed
 from fast_core.errors import ConfigError
 from tests.dashboard.served import make_frame
@@ -124,7 +124,7 @@ def test_film_is_made_of_one_picture_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Image, "fromarray", watched)
     rng = np.random.default_rng(0)
     reel = [
-        Shot(0.1 * n, encode(make_frame(picture=picture), Kind.RGB))
+        KeptShot(0.1 * n, encode(make_frame(picture=picture), Kind.RGB))
         for n, picture in enumerate(rng.integers(0, 255, (20, 40, 60, 3), np.uint8))
     ]
     film = Clips().film(reel, "gif")

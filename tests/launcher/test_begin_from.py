@@ -15,8 +15,8 @@ from fast_core.config.algorithms import algorithm_config_type
 from fast_core.errors import CheckpointError, ConfigError
 from fast_core.launcher.run import resume
 from fast_core.monitor.checkpoint_files import LEARNER_FILE
-from fast_core.policy import start as policy_start
-from fast_core.policy.start import read_start
+from fast_core.policy import beginning as policy_start
+from fast_core.policy.beginning import read_start
 from fast_core.system.state_file import load, pack, unpack
 from tests.forms import slow_but
 

@@ -1,6 +1,6 @@
 import pytest
 
-from fast_core.scheduler.ledger import Ledger, Place, Rollout, balanced_blocks
+from fast_core.scheduler.ledger import Ledger, Rollout, RolloutState, balanced_blocks
 from tests.scheduler.simulation import rollout_ready
 
 
@@ -16,7 +16,7 @@ def start(ledger: Ledger) -> Rollout:
 
 
 def train(ledger: Ledger, rollout: Rollout) -> None:
-    rollout.place = Place.TRAINING
+    rollout.place = RolloutState.TRAINING
     ledger.release([rollout])
 
 

@@ -1,5 +1,5 @@
 from fast_core.messages import RolloutOrder
-from fast_core.scheduler.ledger import Place, Rollout
+from fast_core.scheduler.ledger import Rollout, RolloutState
 from fast_core.scheduler.tickets import Merged, Tickets
 
 
@@ -22,7 +22,7 @@ class Bench:
     def complete(self, name: str) -> str | None:
         self.completed += 1
         rollout = self.rollouts[name]
-        rollout.place, rollout.completion = Place.READY, self.completed
+        rollout.place, rollout.completion = RolloutState.READY, self.completed
         self.tickets.complete(rollout)
         return self.merge()
 
@@ -97,11 +97,11 @@ def test_straggler_may_be_given_up_and_its_place_goes_to_another() -> None:
     bench.start("ef")
     assert bench.complete("e") is None
     assert (bench.tickets.started, bench.tickets.late) == (6, 0), "one alone makes no ticket"
-    bench.rollouts["d"].place = Place.STAGED  # complete, and with the user's nodes: it comes
+    bench.rollouts["d"].place = RolloutState.STAGED  # complete, and with the user's nodes: it comes
     assert bench.complete("f") is None, "d is waited for"
     assert bench.tickets.late == 1 and bench.tickets.started == 5
     assert bench.complete("d") == "ed"
-    assert bench.rollouts["a"].place is Place.LATE
+    assert bench.rollouts["a"].place is RolloutState.LATE
     assert not bench.tickets.quiescent
 
 

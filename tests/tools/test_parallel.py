@@ -17,9 +17,9 @@ from fast_core.errors import ConfigError, FastLoopError
 from fast_core.tools import parallel
 from fast_core.tools.parallel import (
     Asked,
-    Figures,
     Plan,
-    Watch,
+    RunFigures,
+    RunWatch,
     median,
     random_play,
     result,
@@ -35,8 +35,8 @@ algorithm: {name: ppo, minibatch_size: 64, learning_rate_schedule: linear}
 evaluation: {envs: 4}
 stop: {env_steps: 1000}
 """
-ONE = Figures(1, 1000.0, 3600.0, 100 * 2**20, 1.5)
-MANY = Figures(8, 1800.0, 7200.0, 300 * 2**20, 2.0)
+ONE = RunFigures(1, 1000.0, 3600.0, 100 * 2**20, 1.5)
+MANY = RunFigures(8, 1800.0, 7200.0, 300 * 2**20, 2.0)
 
 
 def config(*overrides: str) -> RunConfig:
@@ -73,7 +73,7 @@ class Stub:
         return self._status
 
 
-def watched(folder: Path, rows: list[tuple[int, float]]) -> Watch:
+def watched(folder: Path, rows: list[tuple[int, float]]) -> RunWatch:
     log = folder / "log"
     log.write_text("its last words\n")
     run = folder / "it" / "now"
@@ -84,7 +84,7 @@ def watched(folder: Path, rows: list[tuple[int, float]]) -> Watch:
     ]
     (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     given: Any = Stub(1)
-    return Watch(config(f"directory={folder}"), given, log)
+    return RunWatch(config(f"directory={folder}"), given, log)
 
 
 def test_rates_are_from_the_end_of_a_round_to_that_of_another(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_rates_are_from_the_end_of_a_round_to_that_of_another(tmp_path: Path) ->
 
 
 def test_what_is_found_is_the_median_and_the_spread() -> None:
-    slow, fast = (Figures(8, rate, 1.0, 1.0, 1.0) for rate in (900.0, 3000.0))
+    slow, fast = (RunFigures(8, rate, 1.0, 1.0, 1.0) for rate in (900.0, 3000.0))
     found = result(config(), Plan(3, 5.0), [ONE] * 3, [slow, MANY, fast], 0.0)
     assert median([slow, MANY, fast]).env_steps_per_s == 1800
     spread = (found["speedup_lowest"], found["speedup"], found["speedup_highest"])
@@ -130,7 +130,7 @@ def test_one_thing_is_compared(asked: Asked) -> None:
 
 
 def test_folder_is_gone_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*given: object) -> Figures:
+    def interrupted(*given: object) -> RunFigures:
         assert len(list(tmp_path.iterdir())) == 1
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it goes on")

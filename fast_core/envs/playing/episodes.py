@@ -15,7 +15,7 @@ from fast_core.envs.drawing.drawable import Drawable
 from fast_core.envs.episode_info import EpisodeInfo, numbers_of
 from fast_core.envs.instance import Instance, close_all, make_instances
 from fast_core.envs.making import Maker, make_env
-from fast_core.envs.playing.runner import Ending, Playing, Record, Runner, Step
+from fast_core.envs.playing.runner import EpisodeEnd, Playing, Record, Runner, Step
 from fast_core.envs.rows import fits_float32
 from fast_core.envs.stepping.no_reward import no_reward
 from fast_core.errors import EnvironmentFailed
@@ -156,7 +156,7 @@ class EpisodeRunner(Runner):
             self._obs.array[place] = before
             self.returns[episode] = math.nan
             truncated = True
-        cut: Ending | None = None
+        cut: EpisodeEnd | None = None
         if not (terminated or truncated):
             cut = self._cut(place, episode, reward)
         truncated = truncated or cut is not None
@@ -174,7 +174,7 @@ class EpisodeRunner(Runner):
             self.endings[episode] = self._ending(episode, terminated=terminated, cut=how)
             self._next(place, episode)
 
-    def _cut(self, place: int, episode: int, reward: float) -> Ending | None:
+    def _cut(self, place: int, episode: int, reward: float) -> EpisodeEnd | None:
         """How the episode is cut in this step, which did not end it, if it is."""
         unrewarded = self._no_reward is not None and self._no_reward.due_at(place, reward)
         if self.lengths[episode] == self._limit:

@@ -19,7 +19,7 @@ from fast_core.system.seeding import Role
 
 Act = Callable[[Array, NDArray[np.bool_]], Array]
 Record = Callable[["Step", Array], None]  # is told of every step, and what was observed after it
-Ending = Literal["terminated", "truncated", "cut", "no_reward", "nonfinite"]
+EpisodeEnd = Literal["terminated", "truncated", "cut", "no_reward", "nonfinite"]
 
 
 class Step(NamedTuple):
@@ -105,7 +105,7 @@ class Runner(ABC):
         self.returns = [0.0] * self._episodes
         self.lengths = [0] * self._episodes
         self.infos: list[dict[str, float]] = [{} for _ in range(self._episodes)]
-        self.endings: list[Ending | None] = [None] * self._episodes
+        self.endings: list[EpisodeEnd | None] = [None] * self._episodes
         self.seeds: list[int | None] = [None] * self._episodes
         self.env_steps = 0
         self._current: dict[int, int] = {}  # the open episode of each place that has one
@@ -143,7 +143,7 @@ class Runner(ABC):
     def _step_all(self, actions: Array) -> None:
         """Step every open episode with its row of ``actions``."""
 
-    def _ending(self, episode: int, *, terminated: bool, cut: Ending) -> Ending:
+    def _ending(self, episode: int, *, terminated: bool, cut: EpisodeEnd) -> EpisodeEnd:
         """How an episode has ended, ``cut`` if its environment did not terminate it."""
         if math.isnan(self.returns[episode]):
             return "nonfinite"

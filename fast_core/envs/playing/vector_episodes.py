@@ -11,7 +11,7 @@ import numpy as np
 from fast_core.algorithm import Array
 from fast_core.config import EnvironmentConfig
 from fast_core.envs.drawing.drawable import Drawable
-from fast_core.envs.playing.runner import Ending, Playing, Runner
+from fast_core.envs.playing.runner import EpisodeEnd, Playing, Runner
 from fast_core.envs.records import leaf_of
 from fast_core.envs.stepping.vector_batch import VectorBatch
 from fast_core.system.seeding import Role
@@ -105,7 +105,7 @@ class VectorEpisodes(Runner):
         else:
             del self._current[lane]
 
-    def _cut(self, lane: int) -> Ending:
+    def _cut(self, lane: int) -> EpisodeEnd:
         if self.lengths[self._current[lane]] == self._limit:
             return "cut"
         return "no_reward" if lane in self._batch.unrewarded else "truncated"

@@ -19,7 +19,7 @@ from fast_core.envs.trying.fitting import probe_all
 from fast_core.envs.trying.probe import MakingTime
 from fast_core.errors import ConfigError
 from fast_core.launcher.failures.blame import blaming
-from fast_core.launcher.failures.report import describe_failure, environment_traceback
+from fast_core.launcher.failures.description import describe_failure, environment_traceback
 from fast_core.launcher.processes.start import NodeStart, ProbeStart
 from fast_core.launcher.processes.tree import frame, take
 from fast_core.memory import Pulse

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from fast_core.launcher.failures.sources import Sources
-from fast_core.launcher.shown.records import add_crash
+from fast_core.launcher.shown.trace_and_crash import add_crash
 from fast_core.messages import Failed, LogLine, NodeExited, Trained
 from fast_core.messages.launching import Decision
 from fast_core.monitor.crash import survived_report

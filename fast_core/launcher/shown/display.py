@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fast_core.launcher.roster import Roster
-from fast_core.launcher.shown.records import TraceDrain
 from fast_core.launcher.shown.replay_figures import ReplayCounters
 from fast_core.launcher.shown.scores import Scores
+from fast_core.launcher.shown.trace_and_crash import TraceDrain
 from fast_core.memory import StatsRow
 from fast_core.messages.launching import EndRun
 from fast_core.monitor.checkpoint_files import newest_complete

@@ -31,7 +31,7 @@ from fast_core.nodes.learn.devices import check_device
 from fast_core.nodes.learn.digest import digest
 from fast_core.nodes.learn.insights import InsightBoards
 from fast_core.nodes.node import Node, NodeContext, NodeState
-from fast_core.policy.start import Start, differing, other_shapes, read_start
+from fast_core.policy.beginning import FirstValues, differing, other_shapes, read_start
 from fast_core.run.structures import INSIGHTS
 from fast_core.run.watching import WATCHING
 from fast_core.system.durable import write_durably
@@ -133,7 +133,7 @@ class LearningNode(Node):
             ) from error
 
     @staticmethod
-    def _check_networks(start: Start, there: Any, here: Any) -> None:
+    def _check_networks(start: FirstValues, there: Any, here: Any) -> None:
         """Name the parameters that differ, of learners that give theirs by name."""
         if not isinstance(there, dict):
             raise CheckpointError(f"{start.source} holds no learner state")

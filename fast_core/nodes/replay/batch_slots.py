@@ -203,7 +203,7 @@ class BatchSlots:
 
 
 @dataclass(frozen=True)
-class Result:
+class BatchResult:
     """What an optimizer answered to a batch.
 
     Attributes:
@@ -286,7 +286,7 @@ class FilledSlots:
         """Go on where another replay node had filled so many."""
         self._filled = filled
 
-    def result(self, number: int) -> Result | None:
+    def result(self, number: int) -> BatchResult | None:
         """What was answered to the batch ``number``, views; None if there is nothing to apply.
 
         It must have been answered, and its place not been filled again.
@@ -304,7 +304,7 @@ class FilledSlots:
 
 def result_of(
     words: Learnt | Carried, rows: Mapping[str, Array], said: Mapping[str, Array], error: str
-) -> Result | None:
+) -> BatchResult | None:
     """An answer out of mailboxes; None if it says nothing.
 
     Args:
@@ -319,7 +319,7 @@ def result_of(
     names = [name for name in said if name not in ("log", "row", error)]
     extra = {name: said[name] for name in names} if words.version >= 0 else NOTHING
     log, row = (cast("NDArray[Any]", rows[name]) for name in ("log", "row"))
-    return Result(log, row, cast("NDArray[np.float32]", errors), words.version, extra)
+    return BatchResult(log, row, cast("NDArray[np.float32]", errors), words.version, extra)
 
 
 def batch_views(box: Mailbox[Drawn], rows: int | None = None) -> Callable[..., ReplayBatch]:

@@ -23,15 +23,15 @@ from fast_core.memory import (
     StatsRow,
     beta_at,
 )
-from fast_core.nodes.replay.batch_slots import FilledSlots, Result, result_of
-from fast_core.nodes.replay.moments import GroupState, Moments, Place
+from fast_core.nodes.replay.batch_slots import BatchResult, FilledSlots, result_of
+from fast_core.nodes.replay.moments import GrantedSteps, GroupState, Moments
 from fast_core.run.columns import later_columns
 from fast_core.run.mail import Carried
 from fast_core.run.memory import RunMemory
 from fast_core.run.plan import RunPlan
 from fast_core.system.seeding import Role, sequence
 
-Answers = tuple[Result | None, ...]  # of one step, by rank
+Answers = tuple[BatchResult | None, ...]  # of one step, by rank
 CarriedBoxes = list[list[Mailbox[Carried]]]  # of a group, by rank and place
 
 
@@ -62,7 +62,7 @@ class _Said:
             drawn.extra[name][...] = 0
             drawn.extra[name][drawn.mask] = found[name]
 
-    def write(self, answer: Result) -> None:
+    def write(self, answer: BatchResult) -> None:
         """Keep what was answered."""
         log, row, said = answer.log, answer.row, answer.extra
         if (mask := cast("NDArray[np.bool_] | None", said.get("mask"))) is not None:
@@ -185,7 +185,7 @@ class Draws:
     def load(self, state: list[list[list[Any] | None]]) -> None:
         """Continue from `state`."""
         for step in state:
-            self._carried.append(tuple(None if one is None else Result(*one) for one in step))
+            self._carried.append(tuple(None if one is None else BatchResult(*one) for one in step))
 
     # --- for a successor -------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class Replay:
         said = memory is not None and bool(later_columns(plan))
         self.side = memory.side() if memory is not None and said else None
         self.groups = [Draws(plan, self.reader, self.tree, part, self.side) for part in parts]
-        self.place = Place()
+        self.place = GrantedSteps()
         self._moments: Moments | None = None
         self._carried: list[CarriedBoxes] = [[] for _ in self.groups]
         if memory is not None and plan.keeps_replay:
@@ -296,7 +296,7 @@ class Replay:
         for group, state, boxes in zip(self.groups, states, self._carried, strict=True):
             group.go_on(state, boxes)
 
-    def draw(self, group: Draws, env_steps: int, place: Place) -> bool:
+    def draw(self, group: Draws, env_steps: int, place: GrantedSteps) -> bool:
         """Draw one step for a group that is `Draws.ready`, and give it out.
 
         Args:

@@ -21,7 +21,7 @@ from fast_core.run.memory import RunMemory
 from fast_core.run.structures import MOMENTS
 
 
-class Place(NamedTuple):
+class GrantedSteps(NamedTuple):
     """How far the steps are that tickets grant.
 
     Attributes:
@@ -76,7 +76,7 @@ class Moments:
         before, own = self._before, self._reader.counters()
         return before[0] + own[0], before[1] + own[1], before[2] + own[2]
 
-    def take(self, place: Place, groups: list[GroupState]) -> None:
+    def take(self, place: GrantedSteps, groups: list[GroupState]) -> None:
         """Make this a moment."""
         number = self.number + 1
         box = self._boxes[number % MOMENTS]
@@ -90,7 +90,7 @@ class Moments:
         box["groups"][0] = groups
         box.publish(number, Moment(*place))
 
-    def restore(self) -> tuple[Place, list[GroupState]]:
+    def restore(self) -> tuple[GrantedSteps, list[GroupState]]:
         """Go on from the last moment; there must be one."""
         box = self._boxes[self.number % MOMENTS]
         reader, tree = self._reader, self._tree
@@ -104,4 +104,4 @@ class Moments:
             GroupState(filled, applied, carried, bool(drawn), env_steps)
             for filled, applied, carried, drawn, env_steps in box["groups"][0].tolist()
         ]
-        return Place(*box.words), groups
+        return GrantedSteps(*box.words), groups

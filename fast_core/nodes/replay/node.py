@@ -13,7 +13,7 @@ from fast_core.nodes.node import SHORT_NS, Node, NodeContext, NodeState
 from fast_core.nodes.replay.background_save import BackgroundSave
 from fast_core.nodes.replay.batch_slots import FilledSlots
 from fast_core.nodes.replay.draws import Draws, Replay
-from fast_core.nodes.replay.moments import Place
+from fast_core.nodes.replay.moments import GrantedSteps
 from fast_core.nodes.replay.views import FollowedViews, RecordedViews, make_views
 from fast_core.run.replay_files import ReplaySave, holds_rows, restore_rows, restore_state
 from fast_core.run.structures import rows_per_burst
@@ -113,7 +113,7 @@ class ReplayNode(Node):
             self.enter(NodeState.DRAWING, "drawing batches", least_ns=SHORT_NS)
         order, self._left = self._orders[0], self._left - 1
         rows = self.context.plan.config.rows_per_ticket
-        place = Place(order.ticket, self._left)
+        place = GrantedSteps(order.ticket, self._left)
         drawn = self.replay.draw(group, order.env_steps + rows, place)
         if self._views is not None:  # at once: to count rows is to look at the logs anew
             self._views.drawn(index, time.monotonic())

@@ -20,7 +20,7 @@ from fast_core.memory import StatsColumn, Trace, WeightBoard
 from fast_core.monitor.screens.pace import Pace
 from fast_core.monitor.screens.picture import NoPicture, Picture, as_drawn
 from fast_core.nodes.node import NodeContext
-from fast_core.nodes.show.drawer import Drawer, Outcome
+from fast_core.nodes.show.drawer import Drawer, Returned
 from fast_core.run.frame import Frame
 from fast_core.run.structures import frame_layout
 from fast_core.run.tiles import Tile, tiles
@@ -368,15 +368,15 @@ class Camera:
         shot.note = _PUT_BACK if moved or shot.note == _PUT_BACK else ""
         return outcome.value
 
-    def _draw(self, drawable: Drawable, limit_s: float) -> Outcome[Picture | str]:
+    def _draw(self, drawable: Drawable, limit_s: float) -> Returned[Picture | str]:
         drawer, width = self._studio.drawer, self._studio.width
         if drawable.apart:
             return drawer.call(lambda: as_drawn(drawable.render(), width), limit_s)
         try:
-            return Outcome(as_drawn(drawable.render(), width), None)
+            return Returned(as_drawn(drawable.render(), width), None)
         except Exception as error:  # an environment may raise anything
             forks.leave_if_copy(error)
-            return Outcome(None, error)
+            return Returned(None, error)
 
     def _failed(self, shot: Shot, error: BaseException) -> None:
         shot.again_ns = time.monotonic_ns() + (_TRY_AGAIN_NS << shot.failures)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 _TURN_S = 0.1
 
 
-class Outcome(NamedTuple, Generic[T]):
+class Returned(NamedTuple, Generic[T]):
     """What came of a call.
 
     Attributes:
@@ -57,7 +57,7 @@ class Drawer:
         self._name, self._turn = name, turn
         self._calls: SimpleQueue[_Call | None] | None = None
 
-    def call(self, function: Callable[[], T], limit_s: float | None = None) -> Outcome[T]:
+    def call(self, function: Callable[[], T], limit_s: float | None = None) -> Returned[T]:
         """Call ``function`` there and wait, at most for ``limit_s`` in which this process runs.
 
         Without a limit of its own no turn is shown, so that whoever looks finds what hangs there.
@@ -76,9 +76,9 @@ class Drawer:
             turns -= 1
             if turns <= 0:
                 self.close()
-                return Outcome(None, None, returned=False)
+                return Returned(None, None, returned=False)
         value: T = call.value  # type: ignore[assignment]  # what the function returned
-        return Outcome(value, call.error)
+        return Returned(value, call.error)
 
     def close(self) -> None:
         """Let the thread end after the call it is in."""

@@ -27,7 +27,7 @@ from fast_core.system import resources
 from fast_core.system.durable import write_durably
 from fast_core.system.interrupts import Interrupted, Interrupts
 from fast_core.tools.sweep.file import Sweep, Variant, read_sweep
-from fast_core.tools.sweep.share import PROCESS_BYTES, Need, Share, needed_cores, share
+from fast_core.tools.sweep.share import PROCESS_BYTES, MachineShare, Need, needed_cores, share
 from fast_core.tools.sweep.shown import Screen
 from fast_core.tools.sweep.tasks import RunConfigs, Task, others, tasks_of
 
@@ -159,7 +159,7 @@ def _lock(planned: Sweep) -> RunLock:
     return RunLock(path)
 
 
-def _divided(planned: Sweep, runs: int, need: Need) -> Share:
+def _divided(planned: Sweep, runs: int, need: Need) -> MachineShare:
     cores, free = resources.cores(), memory_available()
     limits = [limit for limit in (free.ram_bytes, free.cgroup_bytes) if limit is not None]
     free_bytes = int(min(limits) * SHARE_OFFERED) if limits else None
@@ -167,7 +167,7 @@ def _divided(planned: Sweep, runs: int, need: Need) -> Share:
 
 
 def _carry_out(
-    tasks: Sequence[Task], divided: Share, interrupts: Interrupts, screen: Screen
+    tasks: Sequence[Task], divided: MachineShare, interrupts: Interrupts, screen: Screen
 ) -> None:
     """Run what is to be run; whatever happens here, no process is left."""
     free = list(range(divided.jobs))
@@ -201,7 +201,7 @@ def _carry_out(
         _stop(tasks, 3)
 
 
-def _start(tasks: Sequence[Task], free: list[int], divided: Share, screen: Screen) -> None:
+def _start(tasks: Sequence[Task], free: list[int], divided: MachineShare, screen: Screen) -> None:
     for task in tasks:
         if not free:
             return
@@ -222,7 +222,7 @@ def _stop(tasks: Sequence[Task], pressed: int) -> None:
 
 
 def _tell_begin(
-    planned: Sweep, tasks: Sequence[Task], divided: Share, need: Need, screen: Screen
+    planned: Sweep, tasks: Sequence[Task], divided: MachineShare, need: Need, screen: Screen
 ) -> None:
     variants, seeds = len(planned.variants), len(planned.seeds)
     cores = len(divided.slots[0])

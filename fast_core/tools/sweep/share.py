@@ -30,7 +30,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Share:
+class MachineShare:
     """What each of the runs at once gets.
 
     Attributes:
@@ -65,7 +65,7 @@ def share(
     granted: int,
     free_bytes: int | None,
     jobs: int | Literal["auto"],
-) -> Share:
+) -> MachineShare:
     """Divide the cores ``ids``, of which ``granted`` can be busy at a time.
 
     Args:
@@ -93,4 +93,4 @@ def share(
     slots = (
         tuple(chosen[(n * width + i) % len(chosen)] for i in range(width)) for n in range(count)
     )
-    return Share(tuple(slots), why)
+    return MachineShare(tuple(slots), why)

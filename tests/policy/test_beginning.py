@@ -8,15 +8,15 @@ import pytest
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.config import AlgorithmConfig
 from fast_core.errors import ConfigError
+from fast_core.policy.beginning import FirstValues, check_start
 from fast_core.policy.file import Parameter, plain
-from fast_core.policy.start import Start, check_start
 from tests.nodes.stage import CARTPOLE
 
 
-def start(algorithm: AlgorithmConfig, environment: object) -> Start:
+def start(algorithm: AlgorithmConfig, environment: object) -> FirstValues:
     fields = algorithm.policy_fields(environment)  # type: ignore[arg-type]
     parameters = tuple(Parameter(field.name, field.shape, "float32", b"") for field in fields)
-    return Start(
+    return FirstValues(
         source="old", version=1, env_steps=1, algorithm=plain(algorithm), parameters=parameters
     )
 

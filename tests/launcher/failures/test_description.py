@@ -15,8 +15,8 @@ import pytest
 from fast_core.config import EnvironmentConfig, PolicyConfig
 from fast_core.envs.trying.probe import probe
 from fast_core.errors import ConfigError, EnvironmentFailed, FastLoopError
+from fast_core.launcher.failures.description import describe_failure, environment_traceback
 from fast_core.launcher.failures.postmortem import describe_death
-from fast_core.launcher.failures.report import describe_failure, environment_traceback
 from fast_core.memory import StatsColumn
 from fast_core.nodes.node import Node, NodeState
 from fast_core.system.progress import ALL_ENVS

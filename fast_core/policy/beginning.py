@@ -42,7 +42,7 @@ _NETWORK = (
 _OPEN = (None, "auto")
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class FirstValues(msgspec.Struct, frozen=True, kw_only=True):
     """What was learned elsewhere.
 
     Attributes:
@@ -77,9 +77,9 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
         begins_from: The ``policy.from`` that it stands for.
         file: The run's own copy.
         sha256: Of that file, as text.
-        source: See `Start`.
-        version: See `Start`.
-        env_steps: See `Start`.
+        source: See `FirstValues`.
+        version: See `FirstValues`.
+        env_steps: See `FirstValues`.
     """
 
     begins_from: str = msgspec.field(name="from")
@@ -122,7 +122,7 @@ def take_start(named: str, recorded: dict[str, Any] | None, file: Path) -> Loade
     )
 
 
-def find_start(named: str) -> Start:
+def find_start(named: str) -> FirstValues:
     """Read what ``policy.from`` names.
 
     Raises:
@@ -145,8 +145,8 @@ def find_start(named: str) -> Start:
     return _of_policy(found, str(path))
 
 
-def _of_policy(policy: PolicyFile, source: str) -> Start:
-    return Start(
+def _of_policy(policy: PolicyFile, source: str) -> FirstValues:
+    return FirstValues(
         source=source,
         version=policy.origin.version,
         env_steps=policy.origin.env_steps,
@@ -156,7 +156,7 @@ def _of_policy(policy: PolicyFile, source: str) -> Start:
     )
 
 
-def _of_folder(path: Path) -> Start:
+def _of_folder(path: Path) -> FirstValues:
     """All networks of a run's newest whole checkpoint; without one its best policy."""
     only = None
     if (path / MANIFEST).is_file() and not (path / "config.yaml").is_file():
@@ -172,7 +172,7 @@ def _of_folder(path: Path) -> Start:
                 raise
             continue
         learner = read_large(folder / LEARNER_FILE)
-        return Start(
+        return FirstValues(
             source=str(folder),
             version=manifest.version,
             env_steps=manifest.env_steps,
@@ -216,7 +216,7 @@ def _best(run: RunDirectory) -> PolicyFile | None:
     return None
 
 
-def read_start(recorded: dict[str, Any]) -> tuple[Start, bytes]:
+def read_start(recorded: dict[str, Any]) -> tuple[FirstValues, bytes]:
     """What a run was launched with, and the bytes of its file; ``recorded`` is a `Loaded`.
 
     Raises:
@@ -241,14 +241,16 @@ def read_start(recorded: dict[str, Any]) -> tuple[Start, bytes]:
             "the run's directory again from where it came from."
         )
     try:
-        start = from_msgpack(data, Start)
+        start = from_msgpack(data, FirstValues)
         check_levels(start.algorithm)
     except msgspec.MsgspecError as error:
         raise CheckpointError(f"{loaded.file} is damaged: {error}") from error
     return start, data
 
 
-def check_start(start: Start, algorithm: AlgorithmConfig, environment: EnvironmentSpec) -> None:
+def check_start(
+    start: FirstValues, algorithm: AlgorithmConfig, environment: EnvironmentSpec
+) -> None:
     """Check that spaces and policies are equal.
 
     Raises:
@@ -270,7 +272,7 @@ def check_start(start: Start, algorithm: AlgorithmConfig, environment: Environme
         raise ConfigError(differing(start, said))
 
 
-def differing(start: Start, said: str) -> str:
+def differing(start: FirstValues, said: str) -> str:
     """What keeps a run from beginning from ``start``, and what to do."""
     return (
         f"policy.from takes what was learned with equal spaces and an equal network; "
