@@ -8,6 +8,7 @@ import pytest
 
 from fast_core.algorithm import Policy, PolicySetup
 from fast_core.algorithm.spec import Column, EnvironmentSpec, FieldSpec
+from fast_core.algos.muzero.config import MuZeroConfig
 from fast_core.algos.ppo.config import PPOConfig
 from fast_core.errors import ConfigError
 from fast_core.run.columns import (
@@ -89,8 +90,10 @@ class Seeing(Glancing, frozen=True, kw_only=True):
 
 
 def test_who_makes_the_policies_may_let_them_write_columns(tmp_path: Path) -> None:
-    plan = make_run_plan(tmp_path, make_config(algorithm=Seeing(minibatch_size=16)))
-    assert names(reply_fields(plan)[-1:]) == "glance"
+    """FastLoop's own write those that they know."""
+    for settings, last in ((Seeing(minibatch_size=16), "glance"), (MuZeroConfig(), "root_value")):
+        plan = make_run_plan(tmp_path, make_config(algorithm=settings))
+        assert names(reply_fields(plan)[-1:]) == last
 
 
 def plan_with(folder: Path, declared: object) -> RunPlan:
