@@ -114,9 +114,10 @@ class StallDetector:
     A node counts as hanging while none of its counters moves for as long as its state allows:
     ``environment.step_timeout_s`` while it steps environments, ``supervision.start_timeout_s``
     while it makes some anew, ``supervision.work_timeout_s`` otherwise, since even a node that
-    waits takes a turn every `WAIT_LIMIT_S`. Work in a state that the node has left before has a
-    scale: `PATIENCE` times the longest so far, `FIRST_PATIENCE` times the first, which may have
-    compiled or tuned something, and at least ``supervision.repeat_timeout_s``.
+    waits takes a turn every `WAIT_LIMIT_S`. Work that the node has come back from before, as it
+    counts itself, has a scale: `PATIENCE` times the longest so far, `FIRST_PATIENCE` times the
+    first, which may have compiled or tuned something, and at least
+    ``supervision.repeat_timeout_s``.
 
     That time runs only while the process lives, as its `Pulse` shows: what is stopped did not hang
     in whatever it was calling. A pulse that stands still for ``supervision.heartbeat_timeout_s``
