@@ -71,13 +71,15 @@ def test_draws_are_the_valid_windows_of_the_model(
 def test_every_valid_window_is_drawn_as_often(
     memory: Memory, prioritized: bool, ending: float
 ) -> None:
-    """Logs of different fill, so that a choice of the log first would show."""
+    """Logs of different fill, so that a choice of the log first would show.
+
+    Six, so that a search that halves them has odd rests.
+    """
     rng = np.random.default_rng(1)
-    shards = [Shard(new_log(memory, 40, 2), k, rng, ending) for k in range(2)]
-    for _ in range(60):
-        shards[0].step()
-    for _ in range(9):
-        shards[1].step()
+    shards = [Shard(new_log(memory, 40, 2), k, rng, ending) for k in range(3)]
+    for shard, steps in zip(shards, (60, 9, 20), strict=True):
+        for _ in range(steps):
+            shard.step()
     reader = new_reader(*(shard.log for shard in shards), steps=3)
     expected = windows_of(shards, 3, 1)
     tree, arrays = new_tree(reader) if prioritized else None, reader.arrays(5000)
