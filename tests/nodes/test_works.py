@@ -15,15 +15,13 @@ import pytest
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.messages import Failed, Transform
 from fast_core.nodes.act.evaluator import EvaluatorNode
-from tests.closing import until_the_end
 from tests.nodes import test_rollout_stage as stages
-from tests.nodes.act import test_evaluator as evaluations
 from tests.nodes.act.test_policy import Pair, config
 from tests.nodes.counting import CountingConfig, CountingPolicy
 from tests.nodes.learn.test_optimizer import Pair as Learner
 from tests.nodes.learn.test_replay_optimizer import Learning
 from tests.nodes.replay_stage import ReplayStage, replay_config
-from tests.nodes.stage import Stage, drain, make_config
+from tests.nodes.stage import Stage, drain, make_config, ref
 
 
 def verdict(stage: Stage, node: str) -> Failed:
@@ -78,12 +76,11 @@ def policy_in_env_node(folder: Path, patched: Patched) -> Calls:
 
 def evaluator(folder: Path, patched: Patched) -> Calls:
     made = Stage(folder, make_config(algorithm=CountingConfig()))
-    node = until_the_end(EvaluatorNode(made.context("evaluator-0")))
-    node.setup()
+    node = made.start(EvaluatorNode, "evaluator-0")
     calls = patched(CountingPolicy, "act", "evaluator-0")
     calls.stage = made
-    evaluations.snapshot(made, 1)
-    evaluations.evaluate(made, node, 1)
+    made.snapshot(1)
+    made.evaluate(node, 1)
     return calls
 
 
@@ -125,9 +122,10 @@ def stage(folder: Path, patched: Patched) -> Calls:
     node, calls = stages.make_node(made), patched(stages.Adder, "transform", "adder")
     calls.stage = made
     for rollout_id in (1, 2):
-        stages.commit(made, rollout_id)
-        ref = stages.RolloutRef(shard=1, incarnation=1, slot=0, rollout_id=rollout_id)
-        made.hub.send("adder", Transform(0, ref))
+        slot = made.memory.rollouts(1).slot(0)
+        slot.open(rollout_id)
+        slot.commit(rollout_id, 1)
+        made.hub.send("adder", Transform(0, ref(1, rollout_id)))
         drain(node)
     return calls
 
