@@ -41,7 +41,7 @@ SIGNATURES = {
     "record: 'str | Path | None' = None, *, deterministic: 'bool' = True) -> 'Episodes'",
     "load_policy": "(source: 'str | os.PathLike[str]', device: 'str' = 'cpu', *, "
     "checkpoint: 'str | None' = None, seed: 'int' = 0, nonfinite: 'Nonfinite' = 'fail', "
-    "modules: 'Sequence[str]' = ()) -> 'Policy'",
+    "modules: 'Sequence[str]' = (), simulations: 'int | None' = None) -> 'Policy'",
     "make_env": "(what: 'Config | Run | str | PathLike[str] | Mapping[str, object] | "
     "Callable[..., object]', *, seed: 'int | None' = None, **environment: 'object') -> 'Env'",
     "train": "(config: 'Config | str | PathLike[str] | Mapping[str, object]', "
