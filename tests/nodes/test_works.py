@@ -15,6 +15,7 @@ import pytest
 from fast_core.launcher.failures.stall import StallDetector
 from fast_core.messages import Failed, Transform
 from fast_core.nodes.act.evaluator import EvaluatorNode
+from fast_core.nodes.node import NodeState
 from tests.nodes import test_rollout_stage as stages
 from tests.nodes.act.test_policy import Pair, config
 from tests.nodes.counting import CountingConfig, CountingPolicy
@@ -108,7 +109,8 @@ def learner_from_rollouts(folder: Path, patched: Patched) -> Calls:
 
 
 def replay(folder: Path, patched: Patched) -> Calls:
-    made = ReplayStage.make(folder, replay_config(), None)
+    """Which draws for each of two optimizers in its first turn."""
+    made = ReplayStage.make(folder, replay_config(optimizers=2, update="async"), None)
     calls = patched(made.node.replay, "draw", "replay-0")
     calls.stage = made.stage
     made.collect()
@@ -130,6 +132,17 @@ def stage(folder: Path, patched: Patched) -> Calls:
     return calls
 
 
+def message(folder: Path, patched: Patched) -> Calls:
+    """Of a user's, which is handled in no state of its own."""
+    made = stages.make_stage(folder)
+    node, calls = stages.make_node(made), patched(stages.Adder, "handle", "adder")
+    calls.stage = made
+    for _ in range(2):
+        made.hub.send("adder", stages.Shift("adder", 1.0))
+    drain(node)
+    return calls
+
+
 HANGS: dict[str, tuple[Callable[[Path, Patched], Calls], str]] = {
     "policy node": (policy_node, "acting"),
     "policy beside environments": (policy_in_env_node, "acting"),
@@ -138,6 +151,7 @@ HANGS: dict[str, tuple[Callable[[Path, Patched], Calls], str]] = {
     "learner from rollouts": (learner_from_rollouts, "learning"),
     "replay": (replay, "drawing"),
     "stage": (stage, "transforming"),
+    "message": (message, "handling"),
 }
 
 
@@ -151,3 +165,11 @@ def test_second_work_of_a_kind_is_a_repetition_and_the_first_is_none(
     assert "within 600 s (supervision.work_timeout_s)" in first.error
     assert second.doing.startswith(f"{state} for ")
     assert "within 120 s (supervision.repeat_timeout_s)" in second.error
+
+
+def test_next_process_of_a_node_has_done_nothing_yet(tmp_path: Path) -> None:
+    made = stages.make_stage(tmp_path)
+    works = made.memory.works("adder")
+    works[NodeState.TRANSFORMING] = 3  # of the one before
+    stages.make_node(made)
+    assert not any(works)
