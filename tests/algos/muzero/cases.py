@@ -10,6 +10,7 @@ import numpy as np
 from fast_core.algorithm import LearnerSetup, SequenceBatch
 from fast_core.algorithm.spec import EnvironmentSpec, SpaceSpec
 from fast_core.algos.muzero.config import POLICY, VALUE, MuZeroConfig
+from fast_core.algos.muzero.learner import MuZero
 from fast_core.testing.samples import replayed
 
 CHOICES = 3
@@ -45,8 +46,11 @@ def make_sequences(config: MuZeroConfig, rows: int = 12, seed: int = 0) -> Seque
 
 
 def make_learner(config: MuZeroConfig, *, seed: int = 0) -> Any:
-    """One whose networks say something everywhere, online and target not the same."""
-    learner: Any = config.make_algorithm(ENVIRONMENT, LearnerSetup(seed, 1, 1, 1))
+    """One whose networks say something everywhere, online and target not the same.
+
+    Two players may be learned of, though observations don't say who moves.
+    """
+    learner: Any = MuZero(config, ENVIRONMENT, LearnerSetup(seed, 1, 1, 1))
     learner.update(make_sequences(config, seed=100))  # statistics, if there are any
     state, rng = learner.state_dict(), np.random.default_rng(seed)
     for where in ("parameters", "targets"):

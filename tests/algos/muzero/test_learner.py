@@ -86,7 +86,8 @@ class Oracle:
             latent = 0.5 * latent + (0.5 * latent).detach()
         loss, error = torch.zeros((), dtype=torch.float64), 0.0
         for k, (scale, state, reward) in enumerate(predictions):
-            wanted = by_hand(batch, row, k, config.n_step, values)
+            players = 2 if config.two_players else 1
+            wanted = by_hand(batch, row, k, config.n_step, values, players=players)
             said = self.mlp("prediction", state, self.online)
             if k < length:
                 policy = torch.from_numpy(batch.extra[POLICY][row, k].astype(np.float64))
@@ -125,6 +126,7 @@ def drawn_actions(learner, batch, unroll):
     [
         {},
         {"bootstrap": "search", "n_step": 4},
+        {"two_players": True, "n_step": 3},
         {"value_support": 0, "reward_support": 0, "unroll": 1},
         {"hidden_sizes": (7, 5), "value_weight": 2.0, "reward_weight": 0.5, "unroll": 5},
     ],

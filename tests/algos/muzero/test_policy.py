@@ -7,6 +7,7 @@ import pytest
 from fast_core.algorithm import LearnerSetup, PolicySetup
 from fast_core.algorithm.spec import SpaceSpec
 from fast_core.algos.muzero.config import POLICY, VALUE
+from fast_core.algos.muzero.search import Search
 from tests.algos.muzero.cases import CHOICES, ENVIRONMENT, SEEN, make_config, make_learner
 
 MASKED = msgspec.structs.replace(
@@ -70,6 +71,33 @@ def test_columns_are_what_the_search_found():
     np.testing.assert_allclose(output.behaviour_log_prob, chosen, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gamma": 0.5},
+        {"two_players": True},
+        {"root": "puct"},
+        {"considered": 2},
+        {"c_scale": 1.0},
+        {"least_span": 3.0},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_its_search_is_that_of_the_settings(changes):
+    obs, noise = rows(40)
+    usual = make_policy().search(obs, noise).policy.copy()
+    policy, model = make_policy(**changes), make_config().make_model(ENVIRONMENT, PolicySetup())
+    model.load(make_learner(make_config()).policy_parameters()[:-1])
+    given = {"root": "gumbel", "two_players": False, "gamma": 0.9} | changes
+    discount = given.pop("gamma")
+    search = Search(CHOICES, make_config().simulations, discount=discount, **given)
+    wanted = search.run(*model.root(obs), model.step, noise=noise)
+    found = policy.search(obs, noise)
+    np.testing.assert_array_equal(found.policy, wanted.policy)
+    np.testing.assert_array_equal(found.action, wanted.action)
+    assert (found.policy != usual).any()
+
+
 def test_it_explores_by_noise_alone():
     policy = make_policy()
     obs, noise = rows(64)
@@ -129,9 +157,10 @@ def test_more_simulations_find_what_pays():
     assert (output.extra[POLICY][:, 2] > 0.8).all()
 
 
-def test_page_shows_what_a_search_finds():
-    config = make_config()
-    policy, thinker = make_policy(), config.make_thinker(ENVIRONMENT)
+@pytest.mark.parametrize("two_players", [False, True])
+def test_page_shows_what_a_search_finds(two_players):
+    config = make_config(two_players=two_players)
+    policy, thinker = make_policy(two_players=two_players), config.make_thinker(ENVIRONMENT)
     thinker.load(make_learner(config).policy_parameters())
     obs, _ = rows(1)
     thoughts = thinker.think(obs, np.zeros(1, np.int64), None)
@@ -140,9 +169,10 @@ def test_page_shows_what_a_search_finds():
     np.testing.assert_array_equal(thoughts.probabilities[0], found.policy[0])
     model = config.make_model(ENVIRONMENT, PolicySetup())
     model.load(make_learner(config).policy_parameters()[:-1])
+    then = -config.gamma if two_players else config.gamma  # what the other gains
     for action, worth in enumerate(thoughts.q):
         step = model.step(model.root(obs).latent, np.array([action]))
-        assert worth == pytest.approx(float(step.reward[0] + config.gamma * step.value[0]), 1e-4)
+        assert worth == pytest.approx(float(step.reward[0] + then * step.value[0]), 1e-4)
 
 
 def test_page_shows_no_value_of_what_is_forbidden():
