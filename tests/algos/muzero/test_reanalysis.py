@@ -57,3 +57,18 @@ def test_other_sequences_are_chosen_by_the_stream_alone():
         batch, found, _ = renewed(0.5, seed=seed)
         masks.append((batch.extra[POLICY] != found.extra[POLICY]).any(axis=(1, 2)).tolist())
     assert masks[0] == masks[1] != masks[2]
+
+
+def test_learner_counts_its_updates_for_the_share():
+    learner, counts = make_learner(make_config(reanalyze=0.1)), []
+    take = learner._sequences.take
+
+    def count(batch, rng):
+        counts.append(int((batch.extra[POLICY] != drawn.extra[POLICY]).any(axis=(1, 2)).sum()))
+        return take(batch, rng)
+
+    learner._sequences.take = count
+    for seed in range(10):
+        drawn = make_sequences(make_config(), seed=seed)
+        learner.update(drawn)
+    assert sum(counts) == 12 and set(counts) == {1, 2}, "a tenth of 120 sequences"
