@@ -24,6 +24,7 @@ MOVED = {
     "fast_core.monitor.screens.tiles": "fast_core.run.tiles",
     "fast_core.monitor.screens.watching": "fast_core.run.watching",
     "fast_core.seeding": "fast_core.system.seeding",
+    "fast_core.envs.drawing.text_picture": "fast_core.system.text_picture",
     "fast_core.integrations.gops": "fast_core.clients.gops",
     "fast_core.integrations.lightzero": "fast_core.clients.lightzero",
     "fast_core.envs.batch": "fast_core.envs.stepping.batch",
