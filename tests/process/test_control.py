@@ -14,6 +14,7 @@ import pytest
 from fast_core.system.process_state import is_stopped
 from tests.forms import slow_but
 from tests.process.harness import (
+    FIGURES,
     PATIENCE_S,
     Launched,
     Workplace,
@@ -71,8 +72,8 @@ def test_run_is_listed_saved_and_stopped_from_another_terminal(
 
 
 def test_run_survives_a_deeply_nested_line_at_its_control_socket(workplace: Workplace) -> None:
-    launched = workplace.toy("", step_s=0.001)
-    launched.await_training()
+    launched = workplace.toy("", FIGURES, step_s=0.001)
+    launched.await_update()
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(PATIENCE_S)
         link.connect(os.readlink(launched.run / "control.sock"))
